@@ -1,0 +1,122 @@
+//! The trait that every store implements.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use crate::capability::Profile;
+use crate::error::Result;
+use crate::grant::{AcquireOutcome, LossCause, ReleaseOutcome, RenewOutcome, RevokeOutcome};
+use crate::holder::{ClientId, HolderId, Label};
+use crate::request::{AcquireRequest, Query, ReleaseRequest, RenewRequest, RevokeRequest};
+use crate::view::{EventStream, LockView};
+
+/// A future that can be stored and sent.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A store of locks.
+///
+/// Callers never see this trait: they see primitives, and the lease engine between the two. It
+/// has no default methods, so that an implementation cannot forget one.
+///
+/// # Contract
+/// - **Atomic.** Each operation takes effect at one moment, decided by the store's own clock. The
+///   caller's clock is never sent.
+/// - **Idempotent.** Every operation may be repeated for its holder: a lost reply never leads to
+///   a second grant, a second fence or a deadlock with oneself.
+/// - **Fenced.** Each grant's fence is higher than that of every earlier grant of the lock, over
+///   release, expiry and restart.
+/// - **Only the holder.** Renewing and releasing compare the holder id in the store.
+///
+/// # Batching
+/// The engine calls [`acquire`](Backend::acquire) and [`release`](Backend::release) once per
+/// lock, from many tasks at once. A store that gains from it puts them into an
+/// [`Inbox`](crate::batch::Inbox) and lets its one writer carry many in a round trip.
+///
+/// # Cancellation
+/// Any returned future may be dropped at any moment, also before it was first polled. That must
+/// not disturb other requests. The engine then calls `release` for the holder, which undoes
+/// whatever the dropped request did or may still do.
+///
+/// # Threads
+/// Futures are polled on the caller's executor, whatever that is, or on the keeper's. Background
+/// work belongs on [`ConnectContext::runtime`] or on a thread of the store's own, never on the
+/// caller's executor. Nothing may block.
+pub trait Backend: Send + Sync + fmt::Debug + 'static {
+    /// What this store promises.
+    fn profile(&self) -> &Profile;
+
+    /// Takes a lock, waiting in the store's own way for as long as the request allows.
+    ///
+    /// To be correct:
+    /// - grants only when the mode's rule about what is ahead in the queue holds; where the
+    ///   profile says FIFO, nobody overtakes;
+    /// - a repeated request of a holder that has the lock in the same mode answers the same
+    ///   fence and lets the ttl begin again; in another mode it is
+    ///   [`AlreadyHeld`](crate::ErrorKind::AlreadyHeld);
+    /// - [`Grant::from`](crate::Grant::from) is not after the moment at which the ttl began;
+    /// - waiters are woken, one per release, by a push where the store has one, with a slow poll
+    ///   as the net;
+    /// - after `Taken`, nothing of the request is left.
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<AcquireOutcome>>;
+
+    /// Prolongs leases; the answers are in the order of the batch.
+    ///
+    /// To be correct: never creates, never changes a fence, and one lost lease does not disturb
+    /// the others.
+    fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>>;
+
+    /// Gives back what the holder has, or removes its waiting claim.
+    ///
+    /// To be correct: the next waiter is granted in the same step, and an acquisition of the same
+    /// holder that was sent earlier but arrives later does not take effect.
+    fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>>;
+
+    /// Looks at locks without changing them. A [`Query::Name`] always answers one view.
+    fn inspect(&self, query: Query) -> BoxFuture<'_, Result<Vec<LockView>>>;
+
+    /// Takes a lock away from its holders, who are told so: at once where the store can push, at
+    /// their next renewal elsewhere.
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>>;
+
+    /// Events of all locks, from now on.
+    fn watch(&self) -> BoxFuture<'_, Result<EventStream>>;
+}
+
+/// What the engine lends a store when it connects.
+#[derive(Clone, Debug)]
+pub struct ConnectContext {
+    /// The keeper's runtime, for background work: it never waits for the caller's executor.
+    pub runtime: Handle,
+    /// The first bytes of every holder id that will come through this connection.
+    pub client: ClientId,
+    /// Who we are, for people.
+    pub label: Label,
+    /// How to tell that a lease ended before its renewal would find out.
+    pub losses: LossReporter,
+}
+
+/// The way by which a store tells the engine that a lease ended.
+#[derive(Clone)]
+pub struct LossReporter(Arc<dyn Fn(HolderId, LossCause) + Send + Sync>);
+
+impl LossReporter {
+    /// A reporter that calls `report`, which must not block.
+    pub fn new(report: impl Fn(HolderId, LossCause) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(report))
+    }
+
+    /// Tells that the holder's lease ended.
+    pub fn report(&self, holder: HolderId, cause: LossCause) {
+        (self.0)(holder, cause);
+    }
+}
+
+impl fmt::Debug for LossReporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LossReporter")
+    }
+}

@@ -1,0 +1,273 @@
+//! The only public error: what went wrong, whether trying again can help, and where it happened.
+//!
+//! Outcomes that a correct program meets every day (the lock is taken, the lease was lost when
+//! releasing) are enums in [`grant`](crate::grant). They become an error only where a method has
+//! no better way to say "you do not have it".
+
+use std::fmt;
+
+use crate::grant::{LossCause, Refusal};
+use crate::name::LockName;
+
+/// A result with Lockfast's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of thing went wrong; stable, for programs to match on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The lock's name breaks a rule of [`LockName`].
+    InvalidName,
+    /// The lease time is outside what the store or Lockfast allows.
+    InvalidTtl,
+    /// The waiting time is not one.
+    InvalidWait,
+    /// Options that are wrong alone or together.
+    InvalidConfig,
+    /// A store URL that cannot be read, or an option that the store does not know.
+    InvalidUrl,
+    /// A fencing token that is not one.
+    InvalidToken,
+    /// A holder id that is not one.
+    InvalidHolder,
+    /// A label or reason that is too long or not printable.
+    InvalidMetadata,
+    /// Somebody else has the lock, and it did not become free in the time allowed.
+    Taken,
+    /// The lease ended without its holder's asking.
+    Lost,
+    /// The caller does not hold what it wanted to renew or release.
+    NotHeld,
+    /// The holder already has this lock in another way, so that waiting would never end.
+    AlreadyHeld,
+    /// The name is in use in a way that does not go with the request (another permit limit, say).
+    Conflict,
+    /// Two tokens of different locks were compared.
+    DifferentLock,
+    /// The store cannot be reached, or did not answer in time.
+    Unreachable,
+    /// The store answered too late for its answer to be of use.
+    TooLate,
+    /// The store or the operating system does not allow it.
+    Permission,
+    /// The store cannot do this.
+    Unsupported,
+    /// Something in the store is not what Lockfast wrote there.
+    CorruptRecord,
+    /// The store's fence cannot rise any more.
+    TokenExhausted,
+    /// The process was forked; leases and connections stay with the parent.
+    ForkedProcess,
+    /// A blocking call was made where blocking is not allowed.
+    BlockingInAsync,
+    /// A fault of Lockfast's own or of the operating system.
+    Internal,
+}
+
+/// Whether doing the same again can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Retry {
+    /// The same call will fail the same way.
+    Never,
+    /// The same call may succeed; every operation is idempotent for its holder.
+    Later,
+}
+
+/// What went wrong, with the store, the lock and the cause where they are known.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    retry: Retry,
+    message: String,
+    backend: Option<&'static str>,
+    lock: Option<LockName>,
+    detail: Detail,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+enum Detail {
+    None,
+    Refusal(Refusal),
+    Loss(LossCause),
+}
+
+impl Error {
+    /// An error of this kind. The message is one sentence without a final stop: what was given,
+    /// what is allowed, what to do next.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let retry = match kind {
+            ErrorKind::Taken | ErrorKind::Unreachable | ErrorKind::TooLate => Retry::Later,
+            _ => Retry::Never,
+        };
+        Self(Box::new(Inner {
+            kind,
+            retry,
+            message: message.into(),
+            backend: None,
+            lock: None,
+            detail: Detail::None,
+            source: None,
+        }))
+    }
+
+    /// The error of an acquisition that was refused.
+    pub fn taken(lock: &LockName, refusal: Refusal) -> Self {
+        let mut error = Self::new(ErrorKind::Taken, refusal.to_string()).with_lock(lock);
+        error.0.detail = Detail::Refusal(refusal);
+        error
+    }
+
+    /// The error of using a lease that was lost.
+    pub fn lost(lock: &LockName, cause: LossCause) -> Self {
+        let mut error =
+            Self::new(ErrorKind::Lost, format!("the lease was lost: {cause}")).with_lock(lock);
+        error.0.detail = Detail::Loss(cause);
+        error
+    }
+
+    /// Names the store.
+    #[must_use]
+    pub fn with_backend(mut self, backend: &'static str) -> Self {
+        self.0.backend = Some(backend);
+        self
+    }
+
+    /// Names the lock.
+    #[must_use]
+    pub fn with_lock(mut self, lock: &LockName) -> Self {
+        self.0.lock = Some(lock.clone());
+        self
+    }
+
+    /// Keeps the cause.
+    #[must_use]
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Overrides whether trying again can help.
+    #[must_use]
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.0.retry = retry;
+        self
+    }
+
+    /// What kind of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether doing the same again can help.
+    pub fn retry(&self) -> Retry {
+        self.0.retry
+    }
+
+    /// The lock, where one was meant.
+    pub fn lock(&self) -> Option<&LockName> {
+        self.0.lock.as_ref()
+    }
+
+    /// The store's scheme, where one was reached.
+    pub fn backend(&self) -> Option<&'static str> {
+        self.0.backend
+    }
+
+    /// Who has the lock, for [`ErrorKind::Taken`].
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match &self.0.detail {
+            Detail::Refusal(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// Why the lease ended, for [`ErrorKind::Lost`].
+    pub fn loss(&self) -> Option<&LossCause> {
+        match &self.0.detail {
+            Detail::Loss(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(lock) = &self.0.lock {
+            write!(f, "lock {}: ", quote(lock.as_str()))?;
+        }
+        if let Some(backend) = self.0.backend {
+            write!(f, "{backend}: ")?;
+        }
+        f.write_str(&self.0.message)?;
+        match &self.0.source {
+            Some(source) => write!(f, " ({source})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Error({:?}, {:?}, \"{self}\")",
+            self.0.kind, self.0.retry
+        )
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// Shows what was given: in quotes, escaped so that no terminal obeys it, cut at 80 characters.
+pub fn quote(given: &str) -> String {
+    const CHARACTERS_MAX: usize = 80;
+    let mut shown = String::from("\"");
+    for (at, character) in given.chars().enumerate() {
+        if at == CHARACTERS_MAX {
+            shown.push('…');
+            break;
+        }
+        if character.is_control() || matches!(character, '"' | '\\') {
+            shown.extend(character.escape_default());
+        } else if crate::name::is_invisible(character) {
+            shown.extend(character.escape_unicode());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown.push('"');
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_is_escaped_and_cut() {
+        assert_eq!(quote("a\u{1b}[31m\n"), "\"a\\u{1b}[31m\\n\"");
+        assert_eq!(quote("a\u{202e}b"), "\"a\\u{202e}b\"");
+        assert_eq!(quote(&"x".repeat(81)).chars().count(), 83);
+    }
+
+    #[test]
+    fn an_error_names_lock_store_and_cause() {
+        let error = Error::new(ErrorKind::Unreachable, "the database cannot be opened")
+            .with_lock(&LockName::new("a").unwrap())
+            .with_backend("embedded")
+            .with_source(std::io::Error::other("disk full"));
+        assert_eq!(
+            error.to_string(),
+            "lock \"a\": embedded: the database cannot be opened (disk full)"
+        );
+        assert_eq!(error.retry(), Retry::Later);
+    }
+}

@@ -1,0 +1,133 @@
+//! What a store answers.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::fence::Fence;
+use crate::time::Moment;
+use crate::view::{HolderView, LockView};
+
+/// A lock that was granted.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// Higher than that of every earlier grant of this lock.
+    pub fence: Fence,
+    /// A moment that is certainly not after the one at which the store began to count the ttl:
+    /// for an immediate grant, taken before the request was sent. The deadline starts here.
+    pub from: Moment,
+}
+
+/// The answer to an acquisition.
+#[derive(Clone, Debug)]
+pub enum AcquireOutcome {
+    /// The holder has it.
+    Granted(Grant),
+    /// Somebody else has it, and nothing of this request is left in the store.
+    Taken(Refusal),
+}
+
+/// Why an acquisition was refused: who is in the way.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The lock as it was seen.
+    pub lock: LockView,
+    /// How long the request had waited.
+    pub waited: Duration,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lock.holders.as_slice() {
+            [] => f.write_str("taken")?,
+            [holder] => write!(f, "held by {holder}")?,
+            [holder, rest @ ..] => write!(f, "held by {holder} and {} more", rest.len())?,
+        }
+        if self.lock.waiting > 0 {
+            write!(f, ", {} waiting", self.lock.waiting)?;
+        }
+        if !self.waited.is_zero() {
+            write!(f, "; gave up after {}", crate::view::brief(self.waited))?;
+        }
+        Ok(())
+    }
+}
+
+/// The answer to one renewal of a batch.
+#[derive(Clone, Debug)]
+pub enum RenewOutcome {
+    /// The lease lasts its ttl from when the store handled the request.
+    Renewed,
+    /// The holder does not have it any more. Nothing was created.
+    Lost(LossCause),
+}
+
+/// The answer to a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReleaseOutcome {
+    /// The lock is free, or goes to the next.
+    Released,
+    /// The holder did not have it (any more); for a waiting claim: it is gone.
+    NotHeld,
+}
+
+/// The answer to an operator.
+#[derive(Clone, Debug)]
+pub enum RevokeOutcome {
+    /// These lost it.
+    Revoked(Vec<HolderView>),
+    /// Nobody has it.
+    NotHeld,
+    /// Somebody has it, but not with the expected fence: nothing was done.
+    OtherFence(Vec<HolderView>),
+}
+
+/// Why a lease ended without its holder's asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// The local deadline passed before a renewal was confirmed.
+    Expired {
+        /// What the last renewal met, if one failed.
+        last_failure: Option<String>,
+    },
+    /// The store let the lease expire and somebody else has it now.
+    Taken {
+        /// Who, where the store tells.
+        by: Option<String>,
+    },
+    /// The store does not know the lease: it expired there, or its data was lost.
+    Forgotten,
+    /// What the lease was bound to in the store has ended.
+    SessionEnded,
+    /// The store has lost data.
+    DataLost,
+    /// An operator took it away.
+    Revoked {
+        /// The reason given.
+        reason: String,
+    },
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired { last_failure: None } => {
+                f.write_str("its deadline passed before it was renewed")
+            }
+            Self::Expired {
+                last_failure: Some(failure),
+            } => {
+                write!(
+                    f,
+                    "its deadline passed while it could not be renewed: {failure}"
+                )
+            }
+            Self::Taken { by: Some(by) } => write!(f, "it expired and was taken by {by}"),
+            Self::Taken { by: None } => f.write_str("it expired and was taken by another holder"),
+            Self::Forgotten => f.write_str("the store does not know it any more"),
+            Self::SessionEnded => f.write_str("the store ended the session it belonged to"),
+            Self::DataLost => f.write_str("the store has lost data"),
+            Self::Revoked { reason } => write!(f, "an operator released it by force: {reason}"),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The contract between Lockfast's lease engine and the stores it runs on.
+//!
+//! ```text
+//! caller → primitive → lease engine ──(this crate)──▶ backend → wire
+//! ```
+//!
+//! Almost everything here is a definition: what is asked of a store ([`request`]), what it
+//! answers ([`grant`]), what it may promise ([`capability`]) and the one trait that ties them
+//! together ([`Backend`]). There is no I/O and no client library.
+//!
+//! | looking for | it is in |
+//! |---|---|
+//! | what a store must do | [`backend`] |
+//! | names, modes, holders | [`name`], [`request`], [`holder`] |
+//! | the clock and the deadline's units | [`time`] |
+//! | fencing tokens and the gate that checks them | [`fence`] |
+//! | the only public error | [`error`] |
+//! | store URLs | [`address`] |
+//! | names of spans, events and metrics | [`observe`] |
+//! | the queue that lets a store batch | [`batch`] |
+
+pub mod address;
+pub mod backend;
+pub mod batch;
+pub mod capability;
+pub mod error;
+pub mod fence;
+pub mod grant;
+pub mod holder;
+pub mod name;
+pub mod observe;
+pub mod request;
+pub mod time;
+pub mod view;
+
+pub use address::Address;
+pub use backend::{Backend, BoxFuture, ConnectContext, LossReporter};
+pub use capability::{Guarantee, Profile};
+pub use error::{Error, ErrorKind, Result, Retry};
+pub use fence::{Fence, FenceGate, FencingToken};
+pub use grant::{
+    AcquireOutcome, Grant, LossCause, Refusal, ReleaseOutcome, RenewOutcome, RevokeOutcome,
+};
+pub use holder::{ClientId, HolderId, Label};
+pub use name::LockName;
+pub use request::{AcquireRequest, Mode, Query, ReleaseRequest, RenewRequest, RevokeRequest, Wait};
+pub use time::{Alarm, Moment};
+pub use view::{EventStream, HolderView, LockView, WatchEvent, WatchKind};
