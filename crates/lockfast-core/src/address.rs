@@ -22,9 +22,7 @@ impl Address {
     /// [`ErrorKind::InvalidUrl`]; the message never holds what could be a password.
     pub fn parse(url: &str) -> Result<Self> {
         if url.is_empty() {
-            return Err(invalid(
-                "the store URL is empty; for example use \"embedded:\"",
-            ));
+            return Err(invalid("the store URL is empty; for example use \"embedded:\""));
         }
         if url.chars().any(char::is_control) {
             return Err(invalid("the store URL holds control characters"));
@@ -35,9 +33,7 @@ impl Address {
             ));
         };
         let well_formed = scheme.starts_with(|c: char| c.is_ascii_lowercase())
-            && scheme
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'+');
+            && scheme.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'+');
         if !well_formed {
             return Err(invalid(
                 "the store URL's scheme is not a word in lower case, as in \"embedded:\"",
@@ -57,11 +53,7 @@ impl Address {
             }
             options.push((key.to_owned(), percent_decode(value)?));
         }
-        Ok(Self {
-            scheme: scheme.to_owned(),
-            body: body.to_owned(),
-            options,
-        })
+        Ok(Self { scheme: scheme.to_owned(), body: body.to_owned(), options })
     }
 
     /// The kind of store.
@@ -76,10 +68,7 @@ impl Address {
 
     /// The value of an option.
     pub fn option(&self, name: &str) -> Option<&str> {
-        self.options
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// Refuses options that the store does not know.
@@ -87,10 +76,8 @@ impl Address {
     /// # Errors
     /// [`ErrorKind::InvalidUrl`], listing the options that there are.
     pub fn allow_options(&self, known: &[&str]) -> Result<()> {
-        let Some((unknown, _)) = self
-            .options
-            .iter()
-            .find(|(key, _)| !known.contains(&key.as_str()))
+        let Some((unknown, _)) =
+            self.options.iter().find(|(key, _)| !known.contains(&key.as_str()))
         else {
             return Ok(());
         };
@@ -98,11 +85,7 @@ impl Address {
             [] => "it has none".to_owned(),
             _ => format!("it knows {}", known.join(", ")),
         };
-        Err(invalid(format!(
-            "{}: has no option {}; {known}",
-            self.scheme,
-            quote(unknown)
-        )))
+        Err(invalid(format!("{}: has no option {}; {known}", self.scheme, quote(unknown))))
     }
 }
 
@@ -122,9 +105,7 @@ pub fn percent_decode(text: &str) -> Result<String> {
         match (digit(rest.next()), digit(rest.next())) {
             (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
             _ => {
-                return Err(invalid(
-                    "the store URL holds a % that starts no %XX; write it as %25",
-                ));
+                return Err(invalid("the store URL holds a % that starts no %XX; write it as %25"));
             }
         }
     }
@@ -167,16 +148,9 @@ mod tests {
 
     #[test]
     fn bad_addresses_are_refused_without_their_secrets() {
-        for url in [
-            "",
-            "redis//x:secret@h",
-            "UP:x",
-            "x?y",
-            "e:?a",
-            "e:?a=1&a=2",
-            "e:?a=%zz",
-            "e:\n",
-        ] {
+        for url in
+            ["", "redis//x:secret@h", "UP:x", "x?y", "e:?a", "e:?a=1&a=2", "e:?a=%zz", "e:\n"]
+        {
             let error = Address::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{url}");
             assert!(!error.to_string().contains("secret"));

@@ -16,10 +16,7 @@ pub struct Inbox<T> {
 impl<T> Inbox<T> {
     /// An empty inbox whose writer is woken by `wake`.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self {
-            waiting: Mutex::new(Vec::new()),
-            wake: Box::new(wake),
-        }
+        Self { waiting: Mutex::new(Vec::new()), wake: Box::new(wake) }
     }
 
     /// Adds a request, and wakes the writer if it was the first.

@@ -48,12 +48,18 @@ pub enum ErrorKind {
     Unreachable,
     /// The store answered too late for its answer to be of use.
     TooLate,
+    /// The server is one that does not decide about locks, a replica for example.
+    WrongNode,
+    /// The encrypted connection could not be set up.
+    TlsHandshake,
     /// The store or the operating system does not allow it.
     Permission,
     /// The store cannot do this.
     Unsupported,
     /// Something in the store is not what Lockfast wrote there.
     CorruptRecord,
+    /// The lock's name is in use in the store for something that is no lock.
+    ForeignKey,
     /// The store's fence cannot rise any more.
     TokenExhausted,
     /// The process was forked; leases and connections stay with the parent.
@@ -97,7 +103,10 @@ impl Error {
     /// what is allowed, what to do next.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let retry = match kind {
-            ErrorKind::Taken | ErrorKind::Unreachable | ErrorKind::TooLate => Retry::Later,
+            ErrorKind::Taken
+            | ErrorKind::Unreachable
+            | ErrorKind::WrongNode
+            | ErrorKind::TooLate => Retry::Later,
             _ => Retry::Never,
         };
         Self(Box::new(Inner {
@@ -212,11 +221,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Error({:?}, {:?}, \"{self}\")",
-            self.0.kind, self.0.retry
-        )
+        write!(f, "Error({:?}, {:?}, \"{self}\")", self.0.kind, self.0.retry)
     }
 }
 

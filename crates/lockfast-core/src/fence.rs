@@ -27,10 +27,7 @@ impl Fence {
     /// [`ErrorKind::InvalidToken`] for zero, [`ErrorKind::TokenExhausted`] from [`Fence::LIMIT`].
     pub fn new(number: u64) -> Result<Self> {
         match number {
-            0 => Err(Error::new(
-                ErrorKind::InvalidToken,
-                "0 is not a fencing token",
-            )),
+            0 => Err(Error::new(ErrorKind::InvalidToken, "0 is not a fencing token")),
             Self::LIMIT.. => Err(Error::new(
                 ErrorKind::TokenExhausted,
                 format!("fence {number} is not below 2^53; the store's fence must be repaired"),
@@ -47,10 +44,7 @@ impl Fence {
         let invalid = || {
             Error::new(
                 ErrorKind::InvalidToken,
-                format!(
-                    "{} is not a fencing token: expected digits only",
-                    quote(text)
-                ),
+                format!("{} is not a fencing token: expected digits only", quote(text)),
             )
         };
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -96,10 +90,7 @@ impl FencingToken {
         if self.lock != other.lock {
             return Err(Error::new(
                 ErrorKind::DifferentLock,
-                format!(
-                    "its fence says nothing about lock {}",
-                    quote(other.lock.as_str())
-                ),
+                format!("its fence says nothing about lock {}", quote(other.lock.as_str())),
             )
             .with_lock(&self.lock));
         }
@@ -161,37 +152,16 @@ mod tests {
 
     #[test]
     fn only_plain_digits_are_a_fence() {
-        for text in [
-            "",
-            "-1",
-            "+1",
-            "1e9",
-            " 7",
-            "7 ",
-            "0",
-            "18446744073709551616",
-            "٣",
-            "0x10",
-        ] {
-            assert_eq!(
-                Fence::parse(text).unwrap_err().kind(),
-                ErrorKind::InvalidToken,
-                "{text}"
-            );
+        for text in ["", "-1", "+1", "1e9", " 7", "7 ", "0", "18446744073709551616", "٣", "0x10"] {
+            assert_eq!(Fence::parse(text).unwrap_err().kind(), ErrorKind::InvalidToken, "{text}");
         }
         assert_eq!(Fence::parse("42").unwrap().get(), 42);
     }
 
     #[test]
     fn a_fence_never_wraps() {
-        assert_eq!(
-            Fence::new(1 << 53).unwrap_err().kind(),
-            ErrorKind::TokenExhausted
-        );
-        assert_eq!(
-            Fence::new(u64::MAX).unwrap_err().kind(),
-            ErrorKind::TokenExhausted
-        );
+        assert_eq!(Fence::new(1 << 53).unwrap_err().kind(), ErrorKind::TokenExhausted);
+        assert_eq!(Fence::new(u64::MAX).unwrap_err().kind(), ErrorKind::TokenExhausted);
         assert_eq!(Fence::new((1 << 53) - 1).unwrap().get(), (1 << 53) - 1);
     }
 
@@ -201,10 +171,7 @@ mod tests {
             lock: LockName::new(lock).unwrap(),
             fence: Fence::new(fence).unwrap(),
         };
-        assert_eq!(
-            token("a", 2).compare(&token("a", 1)).unwrap(),
-            Ordering::Greater
-        );
+        assert_eq!(token("a", 2).compare(&token("a", 1)).unwrap(), Ordering::Greater);
         let error = token("a", 2).compare(&token("b", 1)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DifferentLock);
     }

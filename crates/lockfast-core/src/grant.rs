@@ -114,13 +114,8 @@ impl fmt::Display for LossCause {
             Self::Expired { last_failure: None } => {
                 f.write_str("its deadline passed before it was renewed")
             }
-            Self::Expired {
-                last_failure: Some(failure),
-            } => {
-                write!(
-                    f,
-                    "its deadline passed while it could not be renewed: {failure}"
-                )
+            Self::Expired { last_failure: Some(failure) } => {
+                write!(f, "its deadline passed while it could not be renewed: {failure}")
             }
             Self::Taken { by: Some(by) } => write!(f, "it expired and was taken by {by}"),
             Self::Taken { by: None } => f.write_str("it expired and was taken by another holder"),

@@ -122,11 +122,8 @@ impl fmt::Debug for HolderId {
 fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Error::new(
-            ErrorKind::Internal,
-            "the operating system gave no random numbers",
-        )
-        .with_source(std::io::Error::other(error.to_string()))
+        Error::new(ErrorKind::Internal, "the operating system gave no random numbers")
+            .with_source(std::io::Error::other(error.to_string()))
     })?;
     Ok(bytes)
 }
@@ -158,14 +155,8 @@ impl Label {
             .next()
             .as_deref()
             .and_then(|path| std::path::Path::new(path).file_name())
-            .map_or_else(
-                || "unknown".into(),
-                |name| name.to_string_lossy().into_owned(),
-            );
-        let host = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
+            .map_or_else(|| "unknown".into(), |name| name.to_string_lossy().into_owned());
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self {
             program: printable(&program),
             host: printable(&host),
@@ -181,11 +172,7 @@ impl Label {
     /// control characters.
     pub fn with_text(mut self, text: &str) -> Result<Self> {
         let flaw = if text.len() > Self::TEXT_BYTES_MAX {
-            format!(
-                "it has {} bytes, at most {}",
-                text.len(),
-                Self::TEXT_BYTES_MAX
-            )
+            format!("it has {} bytes, at most {}", text.len(), Self::TEXT_BYTES_MAX)
         } else if text.chars().any(char::is_control) {
             "it holds control characters".into()
         } else {
@@ -207,10 +194,7 @@ impl Label {
             Some(text) => self.with_text(text),
             None => Err(Error::new(
                 ErrorKind::InvalidMetadata,
-                format!(
-                    "{} cannot be a label: it is not UTF-8",
-                    quote(&text.to_string_lossy())
-                ),
+                format!("{} cannot be a label: it is not UTF-8", quote(&text.to_string_lossy())),
             )),
         }
     }
@@ -228,10 +212,7 @@ impl fmt::Display for Label {
 
 /// Host and program names come from outside; what a terminal would obey is replaced.
 fn printable(text: &str) -> String {
-    text.chars()
-        .take(64)
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
+    text.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -249,13 +230,8 @@ mod tests {
 
     #[test]
     fn a_wrong_id_is_refused_without_being_echoed() {
-        for text in [
-            "",
-            "zz",
-            &"g".repeat(32),
-            &"é".repeat(16),
-            "0123456789abcdef0123456789abcde",
-        ] {
+        for text in ["", "zz", &"g".repeat(32), &"é".repeat(16), "0123456789abcdef0123456789abcde"]
+        {
             let error = HolderId::parse(text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidHolder);
             assert!(text.is_empty() || !error.to_string().contains(text));
@@ -272,9 +248,7 @@ mod tests {
             assert!(!error.to_string().contains('\u{1b}'));
         }
         use std::os::unix::ffi::OsStrExt as _;
-        let error = label
-            .with_os_text(std::ffi::OsStr::from_bytes(b"a\xff"))
-            .unwrap_err();
+        let error = label.with_os_text(std::ffi::OsStr::from_bytes(b"a\xff")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidMetadata);
     }
 }

@@ -63,11 +63,7 @@ fn flaw(name: &str) -> Option<String> {
         return Some("it is empty".into());
     }
     if name.len() > LockName::BYTES_MAX {
-        return Some(format!(
-            "it has {} bytes, at most {}",
-            name.len(),
-            LockName::BYTES_MAX
-        ));
+        return Some(format!("it has {} bytes, at most {}", name.len(), LockName::BYTES_MAX));
     }
     if name == "." || name == ".." {
         return Some("it is reserved".into());
@@ -80,10 +76,7 @@ fn flaw(name: &str) -> Option<String> {
         } else {
             continue;
         };
-        return Some(format!(
-            "{kind} character U+{:04X} at byte {at}",
-            u32::from(character)
-        ));
+        return Some(format!("{kind} character U+{:04X} at byte {at}", u32::from(character)));
     }
     if name.starts_with(char::is_whitespace) || name.ends_with(char::is_whitespace) {
         return Some("it starts or ends with a space".into());
@@ -173,31 +166,14 @@ mod tests {
     #[test]
     fn a_huge_name_is_cut_in_the_message() {
         let error = LockName::new("n".repeat(2_000_000)).unwrap_err();
-        assert!(
-            error.to_string().len() < 400,
-            "{} bytes",
-            error.to_string().len()
-        );
+        assert!(error.to_string().len() < 400, "{} bytes", error.to_string().len());
     }
 
     #[test]
     fn similar_names_are_different_locks() {
-        let names = [
-            "a",
-            "A",
-            "a/b",
-            "{a}",
-            "a}{b",
-            "a*",
-            "é",
-            "日本",
-            "a b",
-            "'; DROP TABLE--",
-        ];
-        let checked: std::collections::HashSet<_> = names
-            .iter()
-            .map(|name| LockName::new(name).unwrap())
-            .collect();
+        let names = ["a", "A", "a/b", "{a}", "a}{b", "a*", "é", "日本", "a b", "'; DROP TABLE--"];
+        let checked: std::collections::HashSet<_> =
+            names.iter().map(|name| LockName::new(name).unwrap()).collect();
         assert_eq!(checked.len(), names.len());
     }
 }

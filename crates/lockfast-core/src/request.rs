@@ -30,14 +30,12 @@ impl Mode {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for zero.
     pub fn permit(limit: u32) -> Result<Self> {
-        NonZeroU32::new(limit)
-            .map(|limit| Self::Permit { limit })
-            .ok_or_else(|| {
-                Error::new(
-                    ErrorKind::InvalidConfig,
-                    "a semaphore of 0 permits can never be entered; give at least 1",
-                )
-            })
+        NonZeroU32::new(limit).map(|limit| Self::Permit { limit }).ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidConfig,
+                "a semaphore of 0 permits can never be entered; give at least 1",
+            )
+        })
     }
 }
 
@@ -80,7 +78,9 @@ pub struct AcquireRequest {
     /// Whether the lease outlives the process that asks: then only a release or the ttl ends it,
     /// also in a store that notices when a process dies.
     pub detached: bool,
-    /// The highest fence known for this lock; the grant's is higher.
+    /// The highest fence known for this lock; the grant's is higher. A store refuses one that is
+    /// more than 60 s of its clock's microseconds ahead, so that a single wrong number cannot
+    /// use up the future: [`ErrorKind::InvalidToken`].
     pub floor: Option<Fence>,
 }
 

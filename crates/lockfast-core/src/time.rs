@@ -27,10 +27,7 @@ pub struct Moment {
 impl Moment {
     /// The present moment.
     pub fn now() -> Self {
-        Self {
-            boot_ns: clock::boot_ns(),
-            raw_ns: clock::raw_ns(),
-        }
+        Self { boot_ns: clock::boot_ns(), raw_ns: clock::raw_ns() }
     }
 
     /// How long ago `earlier` was: the greater advance of the two clocks.
@@ -54,11 +51,7 @@ impl Moment {
 
     /// The earlier of two moments.
     pub fn earlier_of(self, other: Self) -> Self {
-        if other.boot_ns < self.boot_ns {
-            other
-        } else {
-            self
-        }
+        if other.boot_ns < self.boot_ns { other } else { self }
     }
 
     /// This moment less `span`.
@@ -84,10 +77,7 @@ impl Moment {
         } else {
             now.raw_ns.saturating_sub(now.boot_ns - host_ns)
         };
-        Self {
-            boot_ns: host_ns,
-            raw_ns,
-        }
+        Self { boot_ns: host_ns, raw_ns }
     }
 }
 
@@ -108,19 +98,14 @@ fn nanos(span: Duration) -> u64 {
 }
 
 /// The wall clock, for what people read and as a lower bound for fences; it never decides expiry.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the one place that reads the wall clock"
-)]
+#[allow(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
 /// Microseconds since 1970 on the wall clock.
 pub fn wall_clock_us() -> u64 {
-    let since_1970 = wall_clock()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_1970 = wall_clock().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -172,9 +157,7 @@ mod clock {
         // Both clocks start at zero when the machine does and never run back.
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-        seconds
-            .saturating_mul(NANOS_PER_SECOND)
-            .saturating_add(nanos)
+        seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos)
     }
 
     pub(super) fn boot_ns() -> u64 {
@@ -200,23 +183,15 @@ mod clock {
         }
 
         pub(super) fn wait(&self, at_ns: Option<u64>) -> io::Result<()> {
-            let never = Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
+            let never = Timespec { tv_sec: 0, tv_nsec: 0 };
             let at = at_ns.map_or(never, |at_ns| Timespec {
                 tv_sec: i64::try_from(at_ns / NANOS_PER_SECOND).unwrap_or(i64::MAX),
                 tv_nsec: i64::try_from(at_ns % NANOS_PER_SECOND).unwrap_or(0),
             });
-            let when = Itimerspec {
-                it_interval: never,
-                it_value: at,
-            };
+            let when = Itimerspec { it_interval: never, it_value: at };
             timerfd_settime(&self.clock, TimerfdTimerFlags::ABSTIME, &when)?;
-            let mut sources = [
-                PollFd::new(&self.clock, PollFlags::IN),
-                PollFd::new(&self.bell, PollFlags::IN),
-            ];
+            let mut sources =
+                [PollFd::new(&self.clock, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
             match poll(&mut sources, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -239,28 +214,19 @@ mod clock {
 mod tests {
     use super::*;
 
-    const START: Moment = Moment {
-        boot_ns: 1_000,
-        raw_ns: 500,
-    };
+    const START: Moment = Moment { boot_ns: 1_000, raw_ns: 500 };
 
     #[test]
     fn suspend_counts() {
         // The machine slept 40 ns: only one clock noticed.
-        let woken = Moment {
-            boot_ns: 1_050,
-            raw_ns: 510,
-        };
+        let woken = Moment { boot_ns: 1_050, raw_ns: 510 };
         assert_eq!(woken.since(START), Duration::from_nanos(50));
         assert!((START + Duration::from_nanos(50)).has_passed(woken));
     }
 
     #[test]
     fn a_clock_slowed_by_ntp_does_not_lengthen_a_lease() {
-        let slewed = Moment {
-            boot_ns: 1_090,
-            raw_ns: 600,
-        };
+        let slewed = Moment { boot_ns: 1_090, raw_ns: 600 };
         assert_eq!(slewed.since(START), Duration::from_nanos(100));
         let deadline = START + Duration::from_nanos(100);
         assert!(deadline.has_passed(slewed));

@@ -140,12 +140,7 @@ mod tests {
 
     #[test]
     fn durations_read_well() {
-        let table = [
-            (350, "350ms"),
-            (12_450, "12.4s"),
-            (185_000, "3m05s"),
-            (7_620_000, "2h07m"),
-        ];
+        let table = [(350, "350ms"), (12_450, "12.4s"), (185_000, "3m05s"), (7_620_000, "2h07m")];
         for (millis, expected) in table {
             assert_eq!(brief(Duration::from_millis(millis)), expected);
         }
