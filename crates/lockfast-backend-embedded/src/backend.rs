@@ -1,0 +1,240 @@
+//! The front of the embedded store: requests go into the inbox of the thread that has the
+//! database, and the answers come back through channels. Nothing here blocks, and nothing needs
+//! the caller's runtime.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lockfast_core::batch::Inbox;
+use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
+    EventStream, Guarantee, LockView, LossCause, Moment, Profile, Query, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
+};
+use rustix::event::{EventfdFlags, eventfd};
+use tokio::sync::oneshot;
+
+use crate::config;
+use crate::failure::{Failure, Scope};
+use crate::store::Store;
+
+/// Opens the store on a thread of its own.
+pub(crate) async fn connect(
+    config: config::Embedded,
+    context: ConnectContext,
+) -> Result<Arc<dyn Backend>> {
+    let bell = Arc::new(Bell::new().map_err(no_thread)?);
+    let inbox = Arc::new(Inbox::new({
+        let bell = Arc::clone(&bell);
+        move || bell.ring()
+    }));
+    let (opened, result) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("lockfast-store".into())
+        .spawn({
+            let inbox = Arc::clone(&inbox);
+            move || match Store::open(&config, context, inbox, bell) {
+                Ok(store) => {
+                    if opened.send(Ok(store.witness())).is_ok() {
+                        store.run();
+                    } else {
+                        store.close();
+                    }
+                }
+                Err(error) => drop(opened.send(Err(error))),
+            }
+        })
+        .map_err(no_thread)?;
+    let witness =
+        result.await.map_err(|_| gone())?.map_err(|error| error.with_backend("embedded"))?;
+    Ok(Arc::new(Embedded { inbox, profile: profile(witness) }))
+}
+
+fn profile(witness: PathBuf) -> Profile {
+    Profile {
+        backend: "embedded",
+        guarantee: Guarantee::Correctness,
+        because: "one database on this machine decides, and a lease never outlives the machine",
+        order: Order::Fifo,
+        expiry: Expiry::ProcessDeath { witness },
+        reach: Reach::Host,
+        fence: FenceSurvival::Durable,
+        ttl_min: Duration::from_millis(100),
+    }
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::Internal,
+        "the store's thread cannot be started; the process may have too many files or threads",
+    )
+    .with_backend("embedded")
+    .with_source(error)
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Internal, "the store's thread has ended; connect again")
+        .with_backend("embedded")
+}
+
+/// Something for the store's thread to do, and where the answer goes.
+#[derive(Debug)]
+pub(crate) enum Op {
+    Acquire {
+        request: AcquireRequest,
+        /// Taken before it was sent.
+        sent: Moment,
+        reply: oneshot::Sender<Result<AcquireOutcome>>,
+    },
+    Renew {
+        batch: Vec<RenewRequest>,
+        reply: oneshot::Sender<Result<Vec<RenewOutcome>>>,
+    },
+    Release {
+        request: ReleaseRequest,
+        reply: oneshot::Sender<Result<ReleaseOutcome>>,
+    },
+    Inspect {
+        query: Query,
+        reply: oneshot::Sender<Result<Vec<LockView>>>,
+    },
+    Revoke {
+        request: RevokeRequest,
+        reply: oneshot::Sender<Result<RevokeOutcome>>,
+    },
+    Watch {
+        reply: oneshot::Sender<Result<EventStream>>,
+    },
+    Close,
+}
+
+impl Op {
+    /// Whether it leaves the store as it is.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self, Self::Inspect { .. } | Self::Close)
+    }
+
+    /// Answers that it did not work.
+    pub(crate) fn fail(self, failure: &Failure) {
+        let error = failure.to_error();
+        // Whoever is gone does not care.
+        match self {
+            Self::Renew { batch, reply } if failure.scope == Scope::Gone => {
+                let lost = batch.iter().map(|_| RenewOutcome::Lost(LossCause::DataLost));
+                drop(reply.send(Ok(lost.collect())));
+            }
+            Self::Renew { reply, .. } => drop(reply.send(Err(error))),
+            Self::Acquire { request, reply, .. } => {
+                drop(reply.send(Err(error.with_lock(&request.name))));
+            }
+            Self::Release { request, reply } => {
+                drop(reply.send(Err(error.with_lock(&request.name))));
+            }
+            Self::Inspect { reply, .. } => drop(reply.send(Err(error))),
+            Self::Revoke { request, reply } => {
+                drop(reply.send(Err(error.with_lock(&request.name))));
+            }
+            Self::Watch { reply } => drop(reply.send(Err(error))),
+            Self::Close => {}
+        }
+    }
+}
+
+/// Wakes the store's thread, with a system call only if it sleeps.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    event: OwnedFd,
+    asleep: AtomicBool,
+}
+
+impl Bell {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            event: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            asleep: AtomicBool::new(false),
+        })
+    }
+
+    fn ring(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            // It fails only when it is ringing already.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Says that the thread is about to sleep. It must look into the inbox once more after this.
+    pub(crate) fn set_asleep(&self) {
+        self.asleep.store(true, Ordering::SeqCst);
+    }
+
+    /// Says that the thread is awake, and stops the ringing.
+    pub(crate) fn set_awake(&self) {
+        if !self.asleep.swap(false, Ordering::SeqCst) {
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        }
+    }
+
+    /// What becomes readable when it rings.
+    pub(crate) fn event(&self) -> &OwnedFd {
+        &self.event
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+struct Embedded {
+    inbox: Arc<Inbox<Op>>,
+    profile: Profile,
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.inbox.push(Op::Close);
+    }
+}
+
+impl Embedded {
+    /// Sends a request and waits for its answer.
+    async fn ask<T>(&self, op: impl FnOnce(oneshot::Sender<Result<T>>) -> Op) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        self.inbox.push(op(reply));
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+impl Backend for Embedded {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<AcquireOutcome>> {
+        Box::pin(async move {
+            let sent = Moment::now();
+            self.ask(|reply| Op::Acquire { request, sent, reply }).await
+        })
+    }
+
+    fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
+        Box::pin(self.ask(|reply| Op::Renew { batch, reply }))
+    }
+
+    fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {
+        Box::pin(self.ask(|reply| Op::Release { request, reply }))
+    }
+
+    fn inspect(&self, query: Query) -> BoxFuture<'_, Result<Vec<LockView>>> {
+        Box::pin(self.ask(|reply| Op::Inspect { query, reply }))
+    }
+
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
+        Box::pin(self.ask(|reply| Op::Revoke { request, reply }))
+    }
+
+    fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
+        Box::pin(self.ask(|reply| Op::Watch { reply }))
+    }
+}

@@ -1,0 +1,161 @@
+//! What an address means for these stores. Nothing is guessed: an option that does not exist is
+//! an error, and so is a path that a person probably meant otherwise.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use lockfast_core::address::percent_decode;
+use lockfast_core::error::quote;
+use lockfast_core::{Address, Error, ErrorKind, Result};
+
+/// An address that was understood.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Config {
+    /// `memory:[NAME]`
+    Memory {
+        /// Shared under this name within the process; nobody's else without one.
+        name: Option<String>,
+    },
+    /// `embedded:[PATH]`
+    Embedded(Embedded),
+}
+
+/// Where the embedded store is and how careful it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Embedded {
+    /// The store's directory.
+    pub(crate) dir: PathBuf,
+    /// Whether every commit waits for the disk, not only those that raise the fence's ceiling.
+    pub(crate) sync_full: bool,
+}
+
+impl Config {
+    /// Understands an address.
+    pub(crate) fn read(address: &Address) -> Result<Self> {
+        Self::read_in(address, |name| std::env::var_os(name))
+    }
+
+    fn read_in(address: &Address, env: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
+        let body = percent_decode(address.body())?;
+        match address.scheme() {
+            "memory" => {
+                address.allow_options(&[])?;
+                Ok(Self::Memory { name: (!body.is_empty()).then_some(body) })
+            }
+            "embedded" => {
+                address.allow_options(&["sync"])?;
+                let sync_full = match address.option("sync") {
+                    None | Some("normal") => false,
+                    Some("full") => true,
+                    Some(other) => {
+                        return Err(invalid(format!(
+                            "option sync is {}; it can be normal or full",
+                            quote(other)
+                        )));
+                    }
+                };
+                let dir = if body.is_empty() { default_dir(env)? } else { checked_dir(&body)? };
+                Ok(Self::Embedded(Embedded { dir, sync_full }))
+            }
+            other => Err(invalid(format!(
+                "{} is not a scheme of the embedded stores; they are memory: and embedded:",
+                quote(other)
+            ))),
+        }
+    }
+}
+
+fn checked_dir(path: &str) -> Result<PathBuf> {
+    if path.starts_with('~') {
+        return Err(invalid(format!(
+            "the path {} starts with a ~ that no shell has replaced; write it in full, or ./~ if \
+             that is its name",
+            quote(path)
+        )));
+    }
+    if path.starts_with("//") && !path.starts_with("///") {
+        return Err(invalid(format!(
+            "the embedded store has no host, but {} follows the scheme; write embedded:PATH",
+            quote(path)
+        )));
+    }
+    Ok(PathBuf::from(path))
+}
+
+/// `$XDG_STATE_HOME/lockfast`, or `~/.local/state/lockfast`.
+fn default_dir(env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
+    // The XDG specification says that a path that is not absolute counts as unset.
+    let absolute = |name| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(state) = absolute("XDG_STATE_HOME") {
+        return Ok(state.join("lockfast"));
+    }
+    match absolute("HOME") {
+        Some(home) => Ok(home.join(".local/state/lockfast")),
+        None => Err(invalid(
+            "there is no place for the embedded store because neither XDG_STATE_HOME nor HOME is \
+             set; name a directory, as in embedded:/var/lib/lockfast",
+        )),
+    }
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidUrl, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str, env: &[(&str, &str)]) -> Result<Config> {
+        Config::read_in(&Address::parse(url).unwrap(), |name| {
+            env.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
+        })
+    }
+
+    fn embedded(dir: &str, sync_full: bool) -> Config {
+        Config::Embedded(Embedded { dir: dir.into(), sync_full })
+    }
+
+    #[test]
+    fn addresses_that_are_understood() {
+        let home = [("HOME", "/home/me")];
+        let state = [("HOME", "/home/me"), ("XDG_STATE_HOME", "/state")];
+        let relative = [("HOME", "/home/me"), ("XDG_STATE_HOME", "state")];
+        let memory = |name: Option<&str>| Config::Memory { name: name.map(Into::into) };
+        type Env<'a> = &'a [(&'a str, &'a str)];
+        let table: &[(&str, Env<'_>, Config)] = &[
+            ("memory:", &[], memory(None)),
+            ("memory:a%20b", &[], memory(Some("a b"))),
+            ("embedded:/x/y", &[], embedded("/x/y", false)),
+            ("embedded:x", &[], embedded("x", false)),
+            ("embedded:///x", &[], embedded("///x", false)),
+            ("embedded:a%3Fb", &[], embedded("a?b", false)),
+            ("embedded:/x?sync=full", &[], embedded("/x", true)),
+            ("embedded:/x?sync=normal", &[], embedded("/x", false)),
+            ("embedded:", &state, embedded("/state/lockfast", false)),
+            ("embedded:", &home, embedded("/home/me/.local/state/lockfast", false)),
+            ("embedded:", &relative, embedded("/home/me/.local/state/lockfast", false)),
+        ];
+        for (url, env, expected) in table {
+            assert_eq!(&read(url, env).unwrap(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_are_refused() {
+        let table = [
+            ("memory:?sync=full", "memory: has no option \"sync\"; it has none"),
+            ("embedded:?snyc=full", "it knows sync"),
+            ("embedded:/x?sync=maybe", "it can be normal or full"),
+            ("embedded:~/x", "write it in full"),
+            ("embedded://host/x", "has no host"),
+            ("embedded:", "neither XDG_STATE_HOME nor HOME"),
+            ("redis:", "memory: and embedded:"),
+        ];
+        for (url, expected) in table {
+            let error = read(url, &[]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{url}");
+            assert!(error.to_string().contains(expected), "{url}: {error}");
+        }
+    }
+}

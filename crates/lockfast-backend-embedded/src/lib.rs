@@ -1,0 +1,62 @@
+//! The stores that need no server.
+//!
+//! | address | reach | kept in |
+//! |---|---|---|
+//! | `memory:` | this connection alone | memory |
+//! | `memory:NAME` | everything in this process that uses the name | memory |
+//! | `embedded:[PATH]` | every process of this machine | a directory with a SQLite database |
+//!
+//! Both decide by the same rule (`queue.rs`); they differ in where the queue is kept and in how
+//! the next one is told.
+
+mod backend;
+mod batch;
+mod boot;
+mod cache;
+mod claim;
+mod client;
+mod config;
+mod counter;
+mod delivery;
+mod failure;
+mod feed;
+mod memory;
+mod message;
+mod peers;
+mod place;
+mod queue;
+mod store;
+mod table;
+mod waiting;
+mod wire;
+mod write_lock;
+
+use std::sync::Arc;
+
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
+
+use config::Config;
+
+/// The schemes that this crate serves.
+pub const SCHEMES: &[&str] = &["memory", "embedded"];
+
+/// Connects to the store at `address`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidUrl`](lockfast_core::ErrorKind::InvalidUrl) for an address that is not of
+/// this crate or an option that does not exist; for `embedded:` also whatever keeps the directory
+/// from being used.
+///
+/// # Cancel safety
+/// Safe: a connection that nobody waits for any more is closed again.
+pub fn connect(
+    address: Address,
+    context: ConnectContext,
+) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+    Box::pin(async move {
+        match Config::read(&address)? {
+            Config::Memory { name } => memory::connect(name, context),
+            Config::Embedded(config) => backend::connect(config, context).await,
+        }
+    })
+}

@@ -1,0 +1,401 @@
+//! The rule of the queue, free of I/O. All claims of a lock stand in one line; a waiting claim is
+//! granted when what is ahead of it agrees with its mode. Mutex, read–write lock and semaphore
+//! are then one algorithm, nobody overtakes, and writers are not starved.
+
+use std::sync::Arc;
+
+use lockfast_core::{
+    AcquireRequest, ClientId, Error, ErrorKind, Fence, HolderId, HolderView, Label, LockName,
+    LockView, LossCause, Mode, ReleaseOutcome, RenewRequest, Result, RevokeRequest, Wait,
+};
+
+use crate::claim::{Claim, Clock, Effect, Happening, Hold, Stage};
+use crate::counter::FenceCounter;
+
+/// The claims of one lock, in the order of their tickets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue(Vec<Claim>);
+
+/// What became of an acquisition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It has the lock.
+    Granted(Fence),
+    /// It waits.
+    Waiting,
+    /// It may not wait, and nothing of it is left.
+    Taken,
+}
+
+/// What became of a renewal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// The ttl began again.
+    Renewed,
+    /// It was taken away.
+    Revoked(LossCause),
+    /// There is no such lease; perhaps somebody else has the lock.
+    Unknown { by: Option<ClientId> },
+}
+
+/// What became of an operator's request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Revocation {
+    /// The effects say from whom.
+    Done,
+    /// Nobody has it.
+    NotHeld,
+    /// Somebody has it, but not with the expected fence.
+    OtherFence,
+}
+
+impl Queue {
+    /// A queue as it was stored.
+    pub(crate) fn of(claims: Vec<Claim>) -> Self {
+        Self(claims)
+    }
+
+    pub(crate) fn claims(&self) -> &[Claim] {
+        &self.0
+    }
+
+    pub(crate) fn claims_mut(&mut self) -> &mut [Claim] {
+        &mut self.0
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The claim of a holder.
+    pub(crate) fn find(&self, holder: HolderId) -> Option<&Claim> {
+        self.0.iter().find(|claim| claim.holder == holder)
+    }
+
+    /// Enters a claim, or repeats one, and grants what can be granted. The queue must have been
+    /// [expired](Queue::expire) at the same moment.
+    pub(crate) fn acquire(
+        &mut self,
+        client: ClientId,
+        request: &AcquireRequest,
+        clock: Clock,
+        fences: &mut FenceCounter,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Admission> {
+        let known = self.0.iter().position(|c| c.holder == request.holder);
+        match known {
+            Some(at) => {
+                if let Some(fence) = self.repeat(at, client, request, clock.now_ns)? {
+                    return Ok(Admission::Granted(fence));
+                }
+            }
+            None => {
+                self.check_use(request.mode)?;
+                let floor = request.floor.map_or(0, Fence::get);
+                fences.check_floor(clock.wall_us, floor)?;
+                let ticket = self.0.last().map_or(1, |last| last.ticket + 1);
+                self.0.push(Claim::new(ticket, client, request));
+            }
+        }
+        let settled = self.settle(clock, fences, effects);
+        let at = known.unwrap_or(self.0.len() - 1);
+        if let Some(hold) = self.0[at].hold() {
+            return Ok(Admission::Granted(hold.fence));
+        }
+        let may_wait = match request.wait {
+            Wait::No => false,
+            Wait::Until(until) => until.host_ns() > clock.now_ns,
+            Wait::Forever => true,
+        };
+        if settled.is_ok() && may_wait {
+            if known.is_none() {
+                effects.push(Effect::new(Happening::Queued, &self.0[at]));
+            }
+            return Ok(Admission::Waiting);
+        }
+        let claim = self.0.remove(at);
+        if known.is_some() {
+            effects.push(Effect::new(Happening::Abandoned, &claim));
+            let _ = self.settle(clock, fences, effects);
+        }
+        settled.map(|()| Admission::Taken)
+    }
+
+    /// The same holder asks again: it keeps its place, and its ttl and wait are those of the new
+    /// request.
+    fn repeat(
+        &mut self,
+        at: usize,
+        client: ClientId,
+        request: &AcquireRequest,
+        now_ns: u64,
+    ) -> Result<Option<Fence>> {
+        let claim = &mut self.0[at];
+        if let Stage::Revoked { reason, .. } = &claim.stage {
+            let reason = reason.to_string();
+            return Err(Error::lost(&request.name, LossCause::Revoked { reason }));
+        }
+        if claim.mode != request.mode {
+            return Err(Error::new(
+                ErrorKind::AlreadyHeld,
+                format!(
+                    "this holder already asked for it as {}; release that before asking for {}",
+                    claim.mode, request.mode
+                ),
+            ));
+        }
+        let renewed = Claim::new(claim.ticket, client, request);
+        let (hold, saved) = (claim.hold(), claim.saved);
+        *claim = Claim { saved, ..renewed };
+        claim.touch();
+        Ok(hold.map(|hold| {
+            claim.stage = Stage::Granted(Hold { from_ns: now_ns, ..hold });
+            claim.ends_ns = claim.lease_end_ns(now_ns);
+            hold.fence
+        }))
+    }
+
+    /// A name is used either with shared or with permit claims, and all permits agree on their
+    /// number: otherwise two callers would each be right about a different limit.
+    fn check_use(&self, asked: Mode) -> Result<()> {
+        let stored = self
+            .0
+            .iter()
+            .filter(|claim| claim.is_live())
+            .map(|claim| claim.mode)
+            .find(|mode| *mode != Mode::Exclusive);
+        let clash = match (asked, stored) {
+            (Mode::Exclusive, _) | (_, None) => return Ok(()),
+            (Mode::Permit { limit: asked }, Some(Mode::Permit { limit: stored })) => {
+                if asked == stored {
+                    return Ok(());
+                }
+                format!("limit {asked}, stored {stored}")
+            }
+            (asked, Some(stored)) if asked == stored => return Ok(()),
+            (asked, Some(stored)) => format!("asked for {asked}, in use as {stored}"),
+        };
+        Err(Error::new(ErrorKind::Conflict, format!("everybody must use it the same way: {clash}")))
+    }
+
+    /// Grants every claim whose rule holds, in order.
+    ///
+    /// The first claim that has to wait ends the walk: whatever it waits for is ahead of those
+    /// behind it too, and they may not overtake it.
+    pub(crate) fn settle(
+        &mut self,
+        clock: Clock,
+        fences: &mut FenceCounter,
+        effects: &mut Vec<Effect>,
+    ) -> Result<()> {
+        let mut ahead = Ahead::default();
+        for claim in self.0.iter_mut().filter(|claim| claim.is_live()) {
+            if claim.is_waiting() {
+                if !ahead.allows(claim.mode) {
+                    break;
+                }
+                claim.stage = Stage::Granted(Hold {
+                    fence: fences.next(clock.wall_us, claim.floor)?,
+                    from_ns: clock.now_ns,
+                    since_us: clock.wall_us,
+                });
+                claim.ends_ns = claim.lease_end_ns(clock.now_ns);
+                claim.touch();
+                effects.push(Effect::new(Happening::Granted, claim));
+            }
+            ahead.count(claim.mode);
+        }
+        Ok(())
+    }
+
+    /// Removes what has ended and grants what that lets in.
+    pub(crate) fn expire(
+        &mut self,
+        clock: Clock,
+        fences: &mut FenceCounter,
+        effects: &mut Vec<Effect>,
+    ) {
+        let ended = |claim: &Claim| claim.ends_ns <= clock.now_ns;
+        if !self.0.iter().any(ended) {
+            return;
+        }
+        self.0.retain(|claim| {
+            if ended(claim) {
+                let what = match claim.stage {
+                    Stage::Waiting => Happening::Abandoned,
+                    Stage::Granted(_) => Happening::Expired,
+                    Stage::Revoked { .. } => Happening::Forgotten,
+                };
+                effects.push(Effect::new(what, claim));
+            }
+            !ended(claim)
+        });
+        // An exhausted fence keeps the next one waiting.
+        let _ = self.settle(clock, fences, effects);
+    }
+
+    /// These clients are gone: what they waited for is dropped, and what they have ends after its
+    /// lock-delay at the latest.
+    pub(crate) fn bury(
+        &mut self,
+        is_dead: impl Fn(&ClientId) -> bool,
+        clock: Clock,
+        fences: &mut FenceCounter,
+        effects: &mut Vec<Effect>,
+    ) {
+        for claim in self.0.iter_mut().filter(|claim| is_dead(&claim.client)) {
+            let latest_ns = match claim.stage {
+                Stage::Waiting => clock.now_ns,
+                _ if claim.detached => continue,
+                _ => clock.now_ns.saturating_add(claim.delay_ns),
+            };
+            if claim.ends_ns > latest_ns {
+                claim.ends_ns = latest_ns;
+                claim.touch();
+            }
+        }
+        self.expire(clock, fences, effects);
+    }
+
+    /// Lets a lease last longer (or shorter). Never creates one.
+    pub(crate) fn renew(&mut self, request: &RenewRequest, now_ns: u64) -> Renewal {
+        let holder = request.holder;
+        if let Some(claim) = self.0.iter_mut().find(|claim| claim.holder == holder) {
+            match &claim.stage {
+                Stage::Granted(_) => {
+                    claim.begin_ttl(request.ttl, request.lock_delay, now_ns);
+                    return Renewal::Renewed;
+                }
+                Stage::Revoked { reason, .. } => {
+                    return Renewal::Revoked(LossCause::Revoked { reason: reason.to_string() });
+                }
+                Stage::Waiting => {}
+            }
+        }
+        let by = self.0.iter().find(|claim| claim.hold().is_some());
+        Renewal::Unknown { by: by.map(|claim| claim.client) }
+    }
+
+    /// Removes a holder's claim and grants what that lets in.
+    pub(crate) fn release(
+        &mut self,
+        holder: HolderId,
+        clock: Clock,
+        fences: &mut FenceCounter,
+        effects: &mut Vec<Effect>,
+    ) -> ReleaseOutcome {
+        let Some(at) = self.0.iter().position(|claim| claim.holder == holder) else {
+            return ReleaseOutcome::NotHeld;
+        };
+        let claim = self.0.remove(at);
+        let (what, outcome) = match claim.stage {
+            Stage::Granted(_) => (Happening::Released, ReleaseOutcome::Released),
+            Stage::Waiting => (Happening::Abandoned, ReleaseOutcome::NotHeld),
+            Stage::Revoked { .. } => (Happening::Forgotten, ReleaseOutcome::NotHeld),
+        };
+        effects.push(Effect { what, claim });
+        // An exhausted fence keeps the next one waiting; it does not undo this release.
+        let _ = self.settle(clock, fences, effects);
+        outcome
+    }
+
+    /// Ends a claim whose holder cannot be told that it has the lock, and grants the next.
+    pub(crate) fn discard(
+        &mut self,
+        holder: HolderId,
+        clock: Clock,
+        fences: &mut FenceCounter,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(claim) = self.0.iter_mut().find(|claim| claim.holder == holder) {
+            claim.ends_ns = clock.now_ns;
+        }
+        self.expire(clock, fences, effects);
+    }
+
+    /// Takes the lock from all who have it and grants the next.
+    pub(crate) fn revoke(
+        &mut self,
+        request: &RevokeRequest,
+        clock: Clock,
+        fences: &mut FenceCounter,
+        effects: &mut Vec<Effect>,
+    ) -> Revocation {
+        let mut held = self.0.iter().filter_map(Claim::hold).peekable();
+        if held.peek().is_none() {
+            return Revocation::NotHeld;
+        }
+        if let Some(expected) = request.expect_fence
+            && !held.any(|hold| hold.fence == expected)
+        {
+            return Revocation::OtherFence;
+        }
+        let reason: Arc<str> = Arc::from(request.reason.as_str());
+        for claim in self.0.iter_mut() {
+            if let Some(hold) = claim.hold() {
+                claim.stage = Stage::Revoked { fence: hold.fence, reason: Arc::clone(&reason) };
+                claim.touch();
+                effects.push(Effect::new(Happening::Revoked, claim));
+            }
+        }
+        let _ = self.settle(clock, fences, effects);
+        Revocation::Done
+    }
+
+    /// When the first of its claims ends by itself.
+    pub(crate) fn next_end_ns(&self) -> Option<u64> {
+        let live = self.0.iter().filter(|claim| claim.is_live());
+        live.map(|claim| claim.ends_ns).min()
+    }
+
+    /// Who has the lock.
+    pub(crate) fn holders(
+        &self,
+        now_ns: u64,
+        label: impl Fn(&ClientId) -> Option<Label>,
+    ) -> Vec<HolderView> {
+        (self.0.iter())
+            .filter(|claim| claim.ends_ns > now_ns)
+            .filter_map(|claim| claim.view(now_ns, label(&claim.client)))
+            .collect()
+    }
+
+    /// The lock as people may see it.
+    pub(crate) fn view(
+        &self,
+        name: &LockName,
+        now_ns: u64,
+        label: impl Fn(&ClientId) -> Option<Label>,
+    ) -> LockView {
+        let waiting =
+            (self.0.iter()).filter(|claim| claim.is_waiting() && claim.ends_ns > now_ns).count();
+        LockView { name: name.clone(), holders: self.holders(now_ns, label), waiting }
+    }
+}
+
+/// What stands ahead of a claim.
+#[derive(Default)]
+struct Ahead {
+    all: u32,
+    exclusive: bool,
+}
+
+impl Ahead {
+    /// The one rule.
+    fn allows(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Exclusive => self.all == 0,
+            Mode::Shared => !self.exclusive,
+            Mode::Permit { limit } => !self.exclusive && self.all < limit.get(),
+        }
+    }
+
+    fn count(&mut self, mode: Mode) {
+        self.all = self.all.saturating_add(1);
+        self.exclusive |= mode == Mode::Exclusive;
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_test.rs"]
+mod tests;

@@ -1,0 +1,114 @@
+//! Other processes for the tests: the test binary starts itself again, and the copy does what it
+//! reads from its standard input.
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use lockfast_core::{AcquireRequest, Moment, Wait};
+
+use super::{Asker, ask, release, request};
+
+const URL: &str = "LOCKFAST_TEST_CHILD_URL";
+
+/// A process that is connected to a store.
+pub(crate) struct Other {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Other {
+    /// Starts a process that is connected to `url`.
+    pub(crate) fn start(url: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "other_process", "--nocapture"])
+            .env(URL, url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut other = Self { child, input, output };
+        assert_eq!(other.read(), "connected");
+        other
+    }
+
+    /// Tells it what to do.
+    pub(crate) fn tell(&mut self, order: &str) {
+        writeln!(self.input, "{order}").unwrap();
+    }
+
+    /// What it says next.
+    pub(crate) fn read(&mut self) -> String {
+        loop {
+            let line = self.output.next().expect("it has ended").unwrap();
+            if let Some((_, said)) = line.split_once("> ") {
+                return said.to_owned();
+            }
+        }
+    }
+
+    /// Tells it what to do, and what it says then.
+    pub(crate) fn ask(&mut self, order: &str) -> String {
+        self.tell(order);
+        self.read()
+    }
+
+    /// Ends it without a chance to do anything.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Lets it end by itself.
+    pub(crate) fn finish(mut self) {
+        self.tell("exit");
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+/// The process on the other side; nothing in one that was not started so. Orders are
+/// `acquire NAME TTL_MS DELAY_MS`, `release`, `witness` and `exit`.
+pub(crate) fn serve() {
+    let Ok(url) = std::env::var(URL) else {
+        return;
+    };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let asker = runtime.block_on(Asker::connect(&url));
+    println!("> connected");
+    let mut held = Vec::new();
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let words: Vec<_> = line.split(' ').collect();
+        match words.as_slice() {
+            ["acquire", name, ttl, delay] => {
+                let millis = |text: &str| Duration::from_millis(text.parse().unwrap());
+                let request = AcquireRequest {
+                    ttl: millis(ttl),
+                    lock_delay: millis(delay),
+                    ..request(&asker, name, Wait::Forever)
+                };
+                let lease = runtime.block_on(ask(&asker, request));
+                let now_ns = Moment::now().host_ns();
+                println!("> {} {now_ns}", lease.grant.fence);
+                held.push(lease);
+            }
+            ["release"] => {
+                let lease = held.pop().unwrap();
+                let start_ns = Moment::now().host_ns();
+                runtime.block_on(release(&asker, &lease));
+                println!("> {start_ns}");
+            }
+            ["witness"] => println!("> {:?}", asker.backend.profile().expiry),
+            ["exit"] => return,
+            other => panic!("not an order: {other:?}"),
+        }
+    }
+}
