@@ -1,0 +1,211 @@
+//! The keeper's loop: what is due is looked at, what has to be renewed is sent in batches, what
+//! passed its deadline is announced. It decides nothing; `state` does.
+
+use std::cmp::{self, Reverse};
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lockfast_core::{Error, Moment, RenewOutcome, RenewRequest};
+
+use super::cell::LeaseCell;
+use super::keeper::{Command, Keeper, jitter};
+use super::state::{Action, Event};
+use crate::store::Store;
+
+/// How many leases one renewal request carries.
+const BATCH_MAX: usize = 512;
+/// Renewals due within this part of their interval are sent along with those that are due.
+const SLACK_PART: u32 = 32;
+
+/// A lease in the order of when it is to be looked at.
+struct Entry {
+    due_ns: u64,
+    cell: Arc<LeaseCell>,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.due_ns == other.due_ns
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        self.due_ns.cmp(&other.due_ns)
+    }
+}
+
+/// The keeper thread's own state.
+pub(crate) struct Driver {
+    keeper: Arc<Keeper>,
+    schedule: BinaryHeap<Reverse<Entry>>,
+    /// How many entries were live when the schedule was last cleaned.
+    live_at_cleaning: usize,
+}
+
+impl Driver {
+    pub(crate) fn new(keeper: Arc<Keeper>) -> Self {
+        Self { keeper, schedule: BinaryHeap::new(), live_at_cleaning: 0 }
+    }
+
+    pub(crate) fn run(mut self) {
+        loop {
+            for command in self.keeper.take_commands() {
+                self.obey(command);
+            }
+            self.look_at_what_is_due();
+            self.clean();
+            let next = self.schedule.peek().map(|Reverse(entry)| entry.due_ns);
+            self.keeper.sleep_until(next.map(Moment::from_host_ns));
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Track(cell) => self.enter(cell),
+            Command::Loss(holder, cause) => {
+                // Rare enough for looking through all.
+                let lost = self.schedule.iter().find(|Reverse(entry)| entry.cell.holder == holder);
+                if let Some(Reverse(entry)) = lost {
+                    entry.cell.apply(Event::Lost(cause), Moment::now());
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, cell: Arc<LeaseCell>) {
+        let due = cell.state().next_tick();
+        if let Some(due) = due {
+            cell.scheduled_ns.store(due.host_ns(), Ordering::Relaxed);
+            self.schedule.push(Reverse(Entry { due_ns: due.host_ns(), cell }));
+        }
+    }
+
+    fn look_at_what_is_due(&mut self) {
+        let now = Moment::now();
+        let mut batches: Vec<Batch> = Vec::new();
+        let mut seen = Vec::new();
+        while let Some(Reverse(entry)) = self.schedule.peek() {
+            let slack = entry.cell.state().policy.renew_interval / SLACK_PART;
+            if entry.due_ns > (now + slack).host_ns() {
+                break;
+            }
+            let Some(Reverse(Entry { due_ns, cell })) = self.schedule.pop() else {
+                break;
+            };
+            if cell.scheduled_ns.load(Ordering::Relaxed) != due_ns {
+                continue;
+            }
+            if cell.apply(Event::Tick { slack, jitter: jitter() }, now) == Action::Renew {
+                let late = Duration::from_nanos(now.host_ns().saturating_sub(due_ns));
+                Batch::add(&mut batches, Arc::clone(&cell), late);
+            }
+            seen.push(cell);
+        }
+        for cell in seen {
+            self.enter(cell);
+        }
+        for batch in batches {
+            self.keeper.runtime().spawn(batch.renew());
+        }
+    }
+
+    /// Drops leases that are over, when they are more than those that are not.
+    fn clean(&mut self) {
+        if self.schedule.len() > 2 * self.live_at_cleaning + 4 * BATCH_MAX {
+            self.schedule.retain(|Reverse(entry)| !entry.cell.state().is_over());
+            self.live_at_cleaning = self.schedule.len();
+        }
+    }
+}
+
+/// Leases of one store that are renewed together.
+struct Batch {
+    store: Arc<Store>,
+    cells: Vec<Arc<LeaseCell>>,
+    /// How late the latest of them is.
+    late: Duration,
+}
+
+impl Batch {
+    /// Adds a lease to the batch of its store that has room.
+    fn add(batches: &mut Vec<Self>, cell: Arc<LeaseCell>, late: Duration) {
+        let open = batches
+            .iter_mut()
+            .rev()
+            .find(|batch| Arc::ptr_eq(&batch.store, &cell.store) && batch.cells.len() < BATCH_MAX);
+        match open {
+            Some(batch) => {
+                batch.late = batch.late.max(late);
+                batch.cells.push(cell);
+            }
+            None => {
+                let store = Arc::clone(&cell.store);
+                batches.push(Self { store, cells: vec![cell], late });
+            }
+        }
+    }
+
+    /// Asks the store for more time for all of these, and tells each what came of it.
+    async fn renew(self) {
+        let Self { store, cells, late } = self;
+        let sent = Moment::now();
+        let mut request_timeout = Duration::MAX;
+        let requests: Vec<RenewRequest> = cells
+            .iter()
+            .map(|cell| {
+                let policy = cell.state().policy;
+                request_timeout = request_timeout.min(policy.request_timeout);
+                RenewRequest {
+                    name: cell.name.clone(),
+                    holder: cell.holder,
+                    ttl: policy.ttl,
+                    lock_delay: policy.lock_delay,
+                }
+            })
+            .collect();
+        let ttls: Vec<Duration> = requests.iter().map(|request| request.ttl).collect();
+        let answer = store.within(request_timeout, store.backend.renew(requests)).await;
+        let now = Moment::now();
+        store.telemetry.renewed(&answer, cells.len(), late);
+        match answer {
+            Ok(outcomes) if outcomes.len() == cells.len() => {
+                for ((cell, outcome), ttl) in cells.iter().zip(outcomes).zip(ttls) {
+                    let event = match outcome {
+                        RenewOutcome::Renewed => Event::Renewed { sent, ttl },
+                        RenewOutcome::Lost(cause) => Event::Lost(cause),
+                    };
+                    cell.apply(event, now);
+                }
+            }
+            Ok(outcomes) => fail(&store, &cells, &wrong_count(cells.len(), outcomes.len()), now),
+            Err(error) => fail(&store, &cells, &error, now),
+        }
+    }
+}
+
+fn fail(store: &Store, cells: &[Arc<LeaseCell>], error: &Error, now: Moment) {
+    let failure = error.to_string();
+    for cell in cells {
+        cell.apply(Event::RenewalFailed { failure: failure.clone(), jitter: jitter() }, now);
+        // The next try is sooner than what the keeper had planned.
+        store.keeper.track(Arc::clone(cell));
+    }
+}
+
+fn wrong_count(asked: usize, answered: usize) -> Error {
+    Error::new(
+        lockfast_core::ErrorKind::Internal,
+        format!("the store answered {answered} of {asked} renewals"),
+    )
+}

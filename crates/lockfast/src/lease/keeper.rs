@@ -1,0 +1,135 @@
+//! The keeper: one thread per process that watches deadlines and decides when to renew, and one
+//! runtime on which stores do their work. Neither waits for the caller's executor, and the
+//! thread does not wait for the stores either.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use lockfast_core::{Alarm, Error, ErrorKind, HolderId, LossCause, Result};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use super::cell::LeaseCell;
+use super::driver::Driver;
+
+/// How many new leases may wait for the keeper to look at them before it is woken to do so. Most
+/// leases are given back long before their first renewal, and those cost the keeper nothing.
+const UNSEEN_MAX: usize = 1024;
+
+/// What the keeper is told.
+pub(crate) enum Command {
+    /// A lease began, or its times changed.
+    Track(Arc<LeaseCell>),
+    /// A store says that this holder's lease ended.
+    Loss(HolderId, LossCause),
+}
+
+/// The process's keeper.
+pub(crate) struct Keeper {
+    runtime: Runtime,
+    alarm: Alarm,
+    pid: u32,
+    commands: Mutex<Vec<Command>>,
+    /// When the thread wakes next, in host nanoseconds.
+    next_wake: AtomicU64,
+}
+
+static KEEPER: OnceLock<Result<Arc<Keeper>, String>> = OnceLock::new();
+
+impl Keeper {
+    /// The keeper of this process, started when it is first needed.
+    pub(crate) fn of_this_process() -> Result<Arc<Self>> {
+        let keeper = KEEPER.get_or_init(|| Self::start().map_err(|error| error.to_string()));
+        match keeper {
+            Ok(keeper) => keeper.check_process().map(|()| Arc::clone(keeper)),
+            Err(cause) => Err(Error::new(
+                ErrorKind::Internal,
+                format!("the keeper thread cannot be started: {cause}"),
+            )),
+        }
+    }
+
+    fn start() -> std::io::Result<Arc<Self>> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("lockfast-store")
+            .enable_all()
+            .build()?;
+        let keeper = Arc::new(Self {
+            runtime,
+            alarm: Alarm::new()?,
+            pid: std::process::id(),
+            commands: Mutex::new(Vec::new()),
+            next_wake: AtomicU64::new(u64::MAX),
+        });
+        let driver = Driver::new(Arc::clone(&keeper));
+        std::thread::Builder::new().name("lockfast-keeper".into()).spawn(move || driver.run())?;
+        Ok(keeper)
+    }
+
+    /// Refuses to work in a forked child, where neither thread exists.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.pid == std::process::id() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::ForkedProcess,
+            format!(
+                "this process was forked from {}, which keeps its leases; connect anew after exec",
+                self.pid
+            ),
+        ))
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        self.runtime.handle()
+    }
+
+    /// Watches over a lease from now on, or again after its times were changed from outside.
+    pub(crate) fn track(&self, cell: Arc<LeaseCell>) {
+        let due = cell.state().next_tick().map_or(u64::MAX, |due| due.host_ns());
+        let unseen = self.push(Command::Track(cell));
+        if due < self.next_wake.load(Ordering::Acquire) || unseen >= UNSEEN_MAX {
+            self.alarm.ring();
+        }
+    }
+
+    /// Ends a lease that its store says is gone.
+    pub(crate) fn report_loss(&self, holder: HolderId, cause: LossCause) {
+        self.push(Command::Loss(holder, cause));
+        self.alarm.ring();
+    }
+
+    fn push(&self, command: Command) -> usize {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        commands.push(command);
+        commands.len()
+    }
+
+    pub(crate) fn take_commands(&self) -> Vec<Command> {
+        std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sleeps until `due`, or until something urgent was said.
+    pub(crate) fn sleep_until(&self, due: Option<lockfast_core::Moment>) {
+        self.next_wake.store(due.map_or(u64::MAX, |due| due.host_ns()), Ordering::Release);
+        // What was pushed before the store above may not have rung; look once more.
+        if self.commands.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            // It cannot fail with the descriptors that it made itself; if it ever does, the
+            // loop goes on without sleep, which is safe.
+            let _ = self.alarm.wait(due);
+        }
+        self.next_wake.store(0, Ordering::Release);
+    }
+}
+
+/// A number from 0 to below 1 that spreads what would otherwise happen at one moment. It is no
+/// secret, so one system call per process is enough.
+pub(crate) fn jitter() -> f64 {
+    static STATE: OnceLock<AtomicU64> = OnceLock::new();
+    let state = STATE.get_or_init(|| AtomicU64::new(getrandom::u64().unwrap_or_default()));
+    // SplitMix64: a counter and a mixer.
+    let mut number = state.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+    number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (number >> 40) as f64 / (1_u64 << 24) as f64
+}

@@ -1,0 +1,24 @@
+//! The lease engine: everything between "I want this lock" and "it is released or lost".
+//!
+//! ```text
+//!            granted              renewal failed
+//!  acquire ──────────▶ Held ◀──────────────────────▶ Jeopardy
+//!     │                 │  renewed                      │
+//!     │ cancelled,      │ released                      │ deadline, or the store says so
+//!     ▼ failed          ▼                               ▼
+//!   undone           Released                          Lost
+//! ```
+//!
+//! `state` decides, `driver` carries out, `cell` is what a guard and the driver share; `acquire`
+//! leads to a lease, `undo` takes back what must not stay, `keeper` is the thread and the runtime
+//! that it all rests on.
+
+pub(crate) mod acquire;
+pub(crate) mod cell;
+pub(crate) mod deadline;
+pub(crate) mod driver;
+pub(crate) mod handle;
+pub(crate) mod keeper;
+pub(crate) mod policy;
+pub(crate) mod state;
+pub(crate) mod undo;

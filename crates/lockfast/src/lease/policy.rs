@@ -1,0 +1,328 @@
+//! How a lock is taken and kept: what callers may choose, and the check of every combination.
+
+use std::time::Duration;
+
+use lockfast_core::{Error, ErrorKind, Fence, Moment, Profile, Result, Wait};
+
+use super::deadline::validity;
+
+/// The shortest and the longest lease that Lockfast keeps on any store.
+const TTL_MIN: Duration = Duration::from_millis(100);
+const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(5);
+const LOCK_DELAY_TTLS_MAX: u32 = 10;
+const RETRIES_MAX: u32 = 100;
+
+/// How long an acquisition may wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum WaitLimit {
+    For(Duration),
+    Forever,
+}
+
+/// How a lock is taken and kept. The defaults suit most: a lease of 30 s that is renewed every
+/// 10 s, and waiting for as long as it takes.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::Options;
+///
+/// let options = Options::default().ttl(Duration::from_secs(10)).wait(Duration::from_secs(5));
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    ttl: Duration,
+    wait: WaitLimit,
+    lock_delay: Duration,
+    drift: f64,
+    renew_interval: Option<Duration>,
+    request_timeout: Option<Duration>,
+    retries: u32,
+    floor: Option<Fence>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(30),
+            wait: WaitLimit::Forever,
+            lock_delay: Duration::ZERO,
+            drift: 0.01,
+            renew_interval: None,
+            request_timeout: None,
+            retries: 2,
+            floor: None,
+        }
+    }
+}
+
+impl Options {
+    /// The lease time: how long a holder that hangs or is cut off keeps others out. At least
+    /// 100 ms, at most 24 h.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Waits at most so long for a taken lock; zero means one try. At most 24 h.
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = WaitLimit::For(wait);
+        self
+    }
+
+    /// Waits as long as it takes.
+    #[must_use]
+    pub fn wait_forever(mut self) -> Self {
+        self.wait = WaitLimit::Forever;
+        self
+    }
+
+    /// Tries once.
+    #[must_use]
+    pub fn no_wait(self) -> Self {
+        self.wait(Duration::ZERO)
+    }
+
+    /// How much longer than the holder believes the store keeps the lock when it is not
+    /// released, so that a slow holder has time to stop. At most ten times the ttl.
+    #[must_use]
+    pub fn lock_delay(mut self, lock_delay: Duration) -> Self {
+        self.lock_delay = lock_delay;
+        self
+    }
+
+    /// By which ratio this machine's clock and the store's may differ in speed; 0.01 unless set.
+    #[must_use]
+    pub fn drift(mut self, drift: f64) -> Self {
+        self.drift = drift;
+        self
+    }
+
+    /// How often the lease is renewed; a third of the ttl unless set. Two must fit into a lease.
+    #[must_use]
+    pub fn renew_interval(mut self, renew_interval: Duration) -> Self {
+        self.renew_interval = Some(renew_interval);
+        self
+    }
+
+    /// How long one request may take; a sixth of the ttl, at most 5 s, unless set. Less than a
+    /// third of the ttl, so that a second try fits.
+    #[must_use]
+    pub fn request_timeout(mut self, request_timeout: Duration) -> Self {
+        self.request_timeout = Some(request_timeout);
+        self
+    }
+
+    /// How often an acquisition is tried again when the store cannot be reached; twice unless
+    /// set.
+    #[must_use]
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// The highest fence that the guarded thing has seen; the next grant's is higher.
+    #[must_use]
+    pub fn floor(mut self, floor: Fence) -> Self {
+        self.floor = Some(floor);
+        self
+    }
+
+    /// Checks that these options go together, and with this store.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidTtl`], [`ErrorKind::InvalidWait`] or [`ErrorKind::InvalidConfig`].
+    pub fn check(&self, profile: &Profile) -> Result<()> {
+        Policy::new(self, profile).map(|_| ())
+    }
+}
+
+/// Options that were checked and completed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    pub(crate) ttl: Duration,
+    pub(crate) lock_delay: Duration,
+    pub(crate) drift: f64,
+    pub(crate) renew_interval: Duration,
+    pub(crate) request_timeout: Duration,
+    pub(crate) retries: u32,
+    pub(crate) floor: Option<Fence>,
+    wait: WaitLimit,
+}
+
+impl Policy {
+    pub(crate) fn new(options: &Options, profile: &Profile) -> Result<Self> {
+        let ttl = options.ttl;
+        check_ttl(ttl, profile)?;
+        check_margins(options)?;
+        if let WaitLimit::For(wait) = options.wait
+            && wait > WAIT_MAX
+        {
+            return Err(Error::new(
+                ErrorKind::InvalidWait,
+                format!("a wait of {wait:?} is above 24 h; use wait_forever to wait without limit"),
+            ));
+        }
+        let renew_interval = options.renew_interval.unwrap_or(ttl / 3);
+        let valid = validity(ttl, options.drift).unwrap_or_default();
+        if renew_interval.is_zero() || renew_interval.saturating_mul(2) >= valid {
+            return Err(invalid(format!(
+                "renewing every {renew_interval:?} does not fit a ttl of {ttl:?}: two renewals \
+                 must fit, so use less than {:?}",
+                valid / 2
+            )));
+        }
+        let request_timeout = options.request_timeout.unwrap_or((ttl / 6).min(REQUEST_TIMEOUT_MAX));
+        if request_timeout.is_zero() || request_timeout >= ttl / 3 {
+            return Err(invalid(format!(
+                "a request timeout of {request_timeout:?} does not fit a ttl of {ttl:?}: use more \
+                 than 0 and less than a third of it"
+            )));
+        }
+        if options.retries > RETRIES_MAX {
+            return Err(invalid(format!("{} retries are above {RETRIES_MAX}", options.retries)));
+        }
+        Ok(Self {
+            ttl,
+            lock_delay: options.lock_delay,
+            drift: options.drift,
+            renew_interval,
+            request_timeout,
+            retries: options.retries,
+            floor: options.floor,
+            wait: options.wait,
+        })
+    }
+
+    /// The same policy for a lease whose ttl was changed while it was held.
+    pub(crate) fn with_ttl(self, ttl: Duration, profile: &Profile) -> Result<Self> {
+        let options = Options {
+            ttl,
+            wait: WaitLimit::Forever,
+            lock_delay: self.lock_delay.min(ttl.saturating_mul(LOCK_DELAY_TTLS_MAX)),
+            drift: self.drift,
+            renew_interval: None,
+            request_timeout: None,
+            retries: self.retries,
+            floor: self.floor,
+        };
+        Self::new(&options, profile)
+    }
+
+    pub(crate) fn wait_from(&self, now: Moment) -> Wait {
+        match self.wait {
+            WaitLimit::For(Duration::ZERO) => Wait::No,
+            WaitLimit::For(span) => Wait::Until(now + span),
+            WaitLimit::Forever => Wait::Forever,
+        }
+    }
+}
+
+fn check_ttl(ttl: Duration, profile: &Profile) -> Result<()> {
+    let least = TTL_MIN.max(profile.ttl_min);
+    let flaw = if ttl < least {
+        format!("at least {least:?} on {}", profile.backend)
+    } else if ttl > TTL_MAX {
+        "above the longest, 24 h".into()
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::InvalidTtl, format!("a ttl of {ttl:?} is not possible: {flaw}")))
+}
+
+fn check_margins(options: &Options) -> Result<()> {
+    let Options { ttl, drift, lock_delay, .. } = *options;
+    if !(0.0..1.0).contains(&drift) {
+        return Err(invalid(format!("a drift of {drift} is not a ratio from 0 to below 1")));
+    }
+    if validity(ttl, drift).is_none() {
+        let margins = ttl.as_secs_f64() * drift + 0.002;
+        return Err(invalid(format!(
+            "a ttl of {ttl:?} minus margins is {:.0} ms, so the lease would end before it began; \
+             use a longer ttl or less drift",
+            (ttl.as_secs_f64() - margins) * 1000.0
+        )));
+    }
+    if lock_delay > ttl * LOCK_DELAY_TTLS_MAX {
+        return Err(invalid(format!(
+            "a lock-delay of {lock_delay:?} is more than {LOCK_DELAY_TTLS_MAX} times the ttl of \
+             {ttl:?}"
+        )));
+    }
+    Ok(())
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidConfig, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockfast_core::Guarantee;
+    use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+
+    fn profile() -> Profile {
+        Profile {
+            backend: "memory",
+            guarantee: Guarantee::Correctness,
+            because: "test",
+            order: Order::Fifo,
+            expiry: Expiry::Ttl,
+            reach: Reach::Process,
+            fence: FenceSurvival::Process,
+            ttl_min: Duration::from_millis(100),
+        }
+    }
+
+    #[test]
+    fn bad_combinations_are_refused() {
+        let ms = Duration::from_millis;
+        let hours = |n: u64| Duration::from_secs(n * 3600);
+        let ok = Options::default();
+        let table: Vec<(Options, ErrorKind, &str)> = vec![
+            (ok.clone().ttl(ms(0)), ErrorKind::InvalidTtl, "at least 100ms"),
+            (ok.clone().ttl(Duration::from_nanos(1)), ErrorKind::InvalidTtl, "1ns"),
+            (ok.clone().ttl(hours(25)), ErrorKind::InvalidTtl, "24 h"),
+            (ok.clone().ttl(Duration::MAX), ErrorKind::InvalidTtl, "24 h"),
+            (ok.clone().wait(Duration::MAX), ErrorKind::InvalidWait, "wait_forever"),
+            (ok.clone().wait(hours(25)), ErrorKind::InvalidWait, "24 h"),
+            (ok.clone().renew_interval(ms(30_000)), ErrorKind::InvalidConfig, "two renewals"),
+            (ok.clone().renew_interval(ms(15_000)), ErrorKind::InvalidConfig, "two renewals"),
+            (ok.clone().renew_interval(ms(0)), ErrorKind::InvalidConfig, "two renewals"),
+            (ok.clone().request_timeout(ms(10_000)), ErrorKind::InvalidConfig, "third"),
+            (ok.clone().request_timeout(ms(0)), ErrorKind::InvalidConfig, "third"),
+            (ok.clone().drift(1.0), ErrorKind::InvalidConfig, "drift"),
+            (ok.clone().drift(f64::NAN), ErrorKind::InvalidConfig, "drift"),
+            (ok.clone().drift(-0.1), ErrorKind::InvalidConfig, "drift"),
+            (ok.clone().ttl(ms(100)).drift(0.99), ErrorKind::InvalidConfig, "minus margins is -1"),
+            (ok.clone().lock_delay(ms(300_001)), ErrorKind::InvalidConfig, "lock-delay"),
+            (ok.clone().lock_delay(Duration::MAX), ErrorKind::InvalidConfig, "lock-delay"),
+            (ok.clone().retries(101), ErrorKind::InvalidConfig, "retries"),
+        ];
+        for (options, kind, words) in table {
+            let error = options.check(&profile()).unwrap_err();
+            assert_eq!(error.kind(), kind, "{options:?}: {error}");
+            assert!(error.to_string().contains(words), "{options:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn good_combinations_pass() {
+        let ok = Options::default();
+        for options in [
+            ok.clone(),
+            ok.clone().ttl(Duration::from_millis(100)),
+            ok.clone().ttl(Duration::from_secs(86_400)),
+            ok.clone().no_wait(),
+            ok.clone().wait(Duration::from_secs(86_400)),
+            ok.lock_delay(Duration::from_secs(300)),
+        ] {
+            options.check(&profile()).unwrap();
+        }
+    }
+}

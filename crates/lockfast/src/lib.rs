@@ -1,0 +1,63 @@
+//! Distributed locks, always fenced: one API over every store that teams already run.
+//!
+//! ```
+//! use std::time::Duration;
+//! use lockfast::{FenceGate, Locker, Options};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> lockfast::Result<()> {
+//! let locker = Locker::connect("memory:").await?; // `embedded:` for all processes of a machine
+//! let report = locker
+//!     .mutex("nightly-report")?
+//!     .with(Options::default().ttl(Duration::from_secs(10)).wait(Duration::from_secs(60)))?;
+//!
+//! let gate = FenceGate::new(); // stands for whatever checks fences where you write
+//! let guard = report.acquire().await?;
+//! gate.admit(&guard.token())?; // raise the fence first, then read, then write
+//! let checked = guard.check()?; // just before each side effect
+//! println!("write with fence {}, {:?} left", checked.fence, checked.remaining);
+//! guard.release().await?;
+//!
+//! // Or let it be stopped when the lease is lost:
+//! let lines = report.run(|lease| async move { format!("fence {}", lease.fence()) }).await?;
+//! # assert!(lines.starts_with("fence"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What to rely on
+//! - A guard past its deadline says lost without asking anyone, and the deadline is counted from
+//!   before the request was sent, on a clock that also counts while the machine sleeps.
+//! - Loss is told in time even when every thread of your executor is blocked.
+//! - A dropped, cancelled or failed acquisition leaves nothing behind.
+//! - Every grant has a fence higher than all before it. A paused process can still outlive its
+//!   lease, so have the fence checked where it matters: see [`FenceGate`].
+//!
+//! Futures work on any executor; background work has threads of its own. Without an executor,
+//! use [`blocking`].
+
+pub mod blocking;
+mod connect;
+mod lease;
+mod locker;
+mod primitive;
+mod store;
+mod telemetry;
+
+pub use lease::handle::{Checked, Guard, Lease, LeaseStatus, Released};
+pub use lease::policy::Options;
+pub use locker::{Locker, LockerBuilder};
+pub use lockfast_core::*;
+pub use primitive::{
+    Attempt, DetachedLease, Lock, MultiGuard, MultiLock, Mutex, RwLock, Semaphore,
+};
+
+/// The schemes of all stores that were compiled in, each with its colon.
+pub fn known_schemes() -> Vec<String> {
+    connect::known_schemes()
+}
+
+/// The example on the front page is held to the API.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

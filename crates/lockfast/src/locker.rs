@@ -1,0 +1,304 @@
+//! A connection to a store, from which locks are made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::{
+    Backend, BoxFuture, ConnectContext, Error, ErrorKind, EventStream, Guarantee, HolderId, Label,
+    LockName, LockView, Mode, Moment, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
+    RenewRequest, Result, RevokeOutcome, RevokeRequest,
+};
+
+use crate::connect;
+use crate::lease::deadline::deadline;
+use crate::lease::policy::{Options, Policy};
+use crate::primitive::{Lock, Mutex, RwLock, Semaphore};
+use crate::store::Store;
+
+/// A connection to a store. Cheap to clone; all clones share the connection.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let locker = lockfast::Locker::connect("memory:").await?;
+/// let guard = locker.mutex("nightly-report")?.acquire().await?;
+/// assert_eq!(guard.name().as_str(), "nightly-report");
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Locker {
+    store: Arc<Store>,
+    prefix: Arc<str>,
+    options: Options,
+}
+
+impl Locker {
+    /// Connects to the store at `url` with the defaults of [`Locker::builder`].
+    ///
+    /// # Cancel safety
+    /// Safe: a connection that was not handed out is closed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidUrl`] before anything is touched; what the store meets afterwards.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder().connect(url).await
+    }
+
+    /// Connects with choices.
+    pub fn builder() -> LockerBuilder {
+        LockerBuilder::default()
+    }
+
+    /// What this store promises.
+    pub fn profile(&self) -> &Profile {
+        self.store.backend.profile()
+    }
+
+    /// A lock in any mode; the general form of the following three.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`], or what [`Options::check`] says of the locker's options.
+    pub fn lock(&self, name: impl AsRef<str>, mode: Mode) -> Result<Lock> {
+        let name = if self.prefix.is_empty() {
+            LockName::new(name)?
+        } else {
+            // The given part must be a name of its own, or "" would name the prefix itself.
+            LockName::new(format!("{}{}", self.prefix, LockName::new(name)?))?
+        };
+        let policy = Policy::new(&self.options, self.profile())?;
+        Ok(Lock::new(Arc::clone(&self.store), name, mode, policy))
+    }
+
+    /// A lock that one holder has at a time.
+    ///
+    /// # Errors
+    /// As [`Locker::lock`].
+    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
+        self.lock(name, Mode::Exclusive).map(Mutex::new)
+    }
+
+    /// A lock that many readers or one writer have at a time.
+    ///
+    /// # Errors
+    /// As [`Locker::lock`].
+    pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
+        self.lock(name, Mode::Shared).map(RwLock::new)
+    }
+
+    /// A lock that up to `permits` holders have at a time. Everybody must say the same number.
+    ///
+    /// # Errors
+    /// As [`Locker::lock`], and [`ErrorKind::InvalidConfig`] for no permits.
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Result<Semaphore> {
+        self.lock(name, Mode::permit(permits)?).map(Semaphore::new)
+    }
+
+    /// Who has this lock.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub async fn inspect(&self, name: &LockName) -> Result<LockView> {
+        let views = self.store.backend.inspect(Query::Name(name.clone())).await?;
+        views.into_iter().next().ok_or_else(|| {
+            Error::new(ErrorKind::Internal, "the store answered no view").with_lock(name)
+        })
+    }
+
+    /// The locks that are held or waited for whose names start with `prefix`, in the order of
+    /// their names: at most `limit`, after the name `after`.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&LockName>,
+        limit: usize,
+    ) -> Result<Vec<LockView>> {
+        let query = Query::Prefix { prefix: prefix.to_owned(), after: after.cloned(), limit };
+        self.store.backend.inspect(query).await
+    }
+
+    /// Events of all locks of the store, from now on.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub async fn watch(&self) -> Result<EventStream> {
+        self.store.backend.watch().await
+    }
+
+    /// Takes a lock away from its holders, who are told so.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, it may have happened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidMetadata`] for a reason that cannot be shown; what the store meets.
+    pub async fn revoke(&self, request: RevokeRequest) -> Result<RevokeOutcome> {
+        // The reason is shown to the holder as a label is.
+        Label::of_this_process().with_text(&request.reason)?;
+        self.store.backend.revoke(request).await
+    }
+
+    /// Waits until nothing of this connection is being given back in the background: neither
+    /// dropped guards nor cancelled acquisitions. For a program that is about to end.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    pub async fn settled(&self) {
+        self.store.undoing.finished().await;
+    }
+
+    /// Prolongs a lease that no guard keeps; its new deadline.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, it may have happened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidTtl`], [`ErrorKind::NotHeld`] when the holder does not have it,
+    /// [`ErrorKind::Lost`] when the store knows why.
+    pub async fn renew_detached(
+        &self,
+        name: &LockName,
+        holder: HolderId,
+        ttl: Duration,
+    ) -> Result<Moment> {
+        let policy = Policy::new(&self.options.clone().ttl(ttl), self.profile())?;
+        let sent = Moment::now();
+        let lock_delay = policy.lock_delay;
+        let request = RenewRequest { name: name.clone(), holder, ttl, lock_delay };
+        let call = self.store.backend.renew(vec![request]);
+        match self.store.within(policy.request_timeout, call).await?.pop() {
+            Some(RenewOutcome::Renewed) => Ok(deadline(sent, ttl, policy.drift)),
+            Some(RenewOutcome::Lost(lockfast_core::LossCause::Forgotten)) | None => {
+                Err(Error::new(ErrorKind::NotHeld, "this holder does not have it").with_lock(name))
+            }
+            Some(RenewOutcome::Lost(cause)) => Err(Error::lost(name, cause)),
+        }
+    }
+
+    /// Gives back a lease that no guard keeps.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, it may have happened.
+    ///
+    /// # Errors
+    /// What the store meets.
+    pub async fn release_detached(
+        &self,
+        name: &LockName,
+        holder: HolderId,
+    ) -> Result<ReleaseOutcome> {
+        let policy = Policy::new(&self.options, self.profile())?;
+        let request = ReleaseRequest { name: name.clone(), holder };
+        self.store.within(policy.request_timeout, self.store.backend.release(request)).await
+    }
+}
+
+/// How to connect.
+#[derive(Clone, Debug, Default)]
+pub struct LockerBuilder {
+    label: Option<Label>,
+    guarantee: Option<Guarantee>,
+    prefix: String,
+    options: Options,
+}
+
+impl LockerBuilder {
+    /// What people see of this holder; program, host and pid unless set.
+    #[must_use]
+    pub fn label(mut self, label: Label) -> Self {
+        self.label = Some(label);
+        self
+    }
+
+    /// Refuses a store that gives less than this.
+    #[must_use]
+    pub fn require(mut self, guarantee: Guarantee) -> Self {
+        self.guarantee = Some(guarantee);
+        self
+    }
+
+    /// Text that is put before every lock's name.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.prefix);
+        self
+    }
+
+    /// How locks are taken and kept unless they say otherwise.
+    #[must_use]
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Connects to the store at `url`.
+    ///
+    /// # Cancel safety
+    /// Safe: a connection that was not handed out is closed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidUrl`] before anything is touched, [`ErrorKind::InvalidConfig`] for
+    /// options that do not go with the store, [`ErrorKind::Unsupported`] when it gives less
+    /// than required; what the store meets.
+    pub async fn connect(self, url: &str) -> Result<Locker> {
+        let (address, connect) = connect::resolve(url)?;
+        self.connect_with(move |context| connect(address, context)).await
+    }
+
+    /// Connects to a store that the caller brings.
+    ///
+    /// # Cancel safety
+    /// As [`LockerBuilder::connect`].
+    ///
+    /// # Errors
+    /// As [`LockerBuilder::connect`].
+    pub async fn connect_with<F>(self, connect: F) -> Result<Locker>
+    where
+        F: FnOnce(ConnectContext) -> BoxFuture<'static, Result<Arc<dyn Backend>>>,
+    {
+        check_prefix(&self.prefix)?;
+        let label = self.label.unwrap_or_else(Label::of_this_process);
+        let store = Store::connect(label, connect).await?;
+        let profile = store.backend.profile();
+        self.options.check(profile)?;
+        if self.guarantee.is_some_and(|required| profile.guarantee < required) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "correctness was required, but this store gives {}: {}",
+                    profile.guarantee, profile.because
+                ),
+            )
+            .with_backend(profile.backend));
+        }
+        Ok(Locker { store: Arc::new(store), prefix: Arc::from(self.prefix), options: self.options })
+    }
+}
+
+fn check_prefix(prefix: &str) -> Result<()> {
+    let flaw = prefix.chars().find(|c| matches!(c, '{' | '}') || c.is_whitespace());
+    if let Some(flaw) = flaw {
+        return Err(Error::new(
+            ErrorKind::InvalidConfig,
+            format!(
+                "prefix {} holds {}; braces and spaces are not allowed there",
+                lockfast_core::error::quote(prefix),
+                lockfast_core::error::quote(&flaw.to_string()),
+            ),
+        ));
+    }
+    if prefix.is_empty() { Ok(()) } else { LockName::new(prefix).map(|_| ()) }
+}

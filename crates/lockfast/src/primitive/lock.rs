@@ -1,0 +1,172 @@
+//! A named lock in one mode: what every primitive is made of.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use lockfast_core::{Error, Fence, HolderId, LockName, Mode, Moment, Refusal, Result, Wait};
+
+use crate::lease::acquire::{Acquired, Target};
+use crate::lease::deadline::deadline;
+use crate::lease::handle::{Guard, Lease, Released};
+use crate::lease::policy::{Options, Policy};
+use crate::store::Store;
+
+/// A named lock in one mode. Cheap to clone; it holds nothing until it is acquired.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    target: Target,
+}
+
+/// What came of one try.
+#[derive(Debug)]
+pub enum Attempt {
+    /// The lock is held.
+    Granted(Guard),
+    /// Somebody else has it.
+    Taken(Refusal),
+}
+
+/// A lease that nothing renews: it ends when its ttl does, or when whoever knows its holder id
+/// releases it. It outlives the process that took it.
+#[derive(Clone, Debug)]
+pub struct DetachedLease {
+    /// The lock.
+    pub name: LockName,
+    /// The secret by which it is renewed and released.
+    pub holder: HolderId,
+    /// The fence of this grant.
+    pub fence: Fence,
+    /// The moment from which it counts as lost unless it is renewed.
+    pub deadline: Moment,
+}
+
+impl Lock {
+    pub(crate) fn new(store: Arc<Store>, name: LockName, mode: Mode, policy: Policy) -> Self {
+        Self { target: Target { store, name, mode, policy } }
+    }
+
+    /// The same lock, taken and kept in another way.
+    ///
+    /// # Errors
+    /// What [`Options::check`] says.
+    pub fn with(mut self, options: Options) -> Result<Self> {
+        self.target.policy = Policy::new(&options, self.target.store.backend.profile())?;
+        Ok(self)
+    }
+
+    pub(crate) fn with_mode(mut self, mode: Mode) -> Self {
+        self.target.mode = mode;
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &LockName {
+        &self.target.name
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> Mode {
+        self.target.mode
+    }
+
+    pub(crate) fn is_of_store(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.target.store, &other.target.store)
+    }
+
+    /// Takes the lock, waiting as its options say.
+    ///
+    /// # Cancel safety
+    /// Safe: when dropped at any point, the keeper gives back what may have been granted, and
+    /// its place in the queue.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Taken`](crate::ErrorKind::Taken) with who has it when the wait ran out; what
+    /// the store meets.
+    pub async fn acquire(&self) -> Result<Guard> {
+        let wait = self.target.policy.wait_from(Moment::now());
+        self.acquire_until(wait).await
+    }
+
+    pub(crate) async fn acquire_until(&self, wait: Wait) -> Result<Guard> {
+        match self.target.acquire(wait).await? {
+            Ok(cell) => Ok(Guard::new(cell)),
+            Err(refusal) => Err(Error::taken(&self.target.name, refusal)),
+        }
+    }
+
+    pub(crate) fn wait_from(&self, now: Moment) -> Wait {
+        self.target.policy.wait_from(now)
+    }
+
+    /// Takes the lock if it is free.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::acquire`].
+    ///
+    /// # Errors
+    /// What the store meets.
+    pub async fn try_acquire(&self) -> Result<Attempt> {
+        Ok(match self.target.acquire(Wait::No).await? {
+            Ok(cell) => Attempt::Granted(Guard::new(cell)),
+            Err(refusal) => Attempt::Taken(refusal),
+        })
+    }
+
+    /// Takes the lock, runs `body` under it, gives it back. When the lease is lost, `body` is
+    /// dropped where it stands.
+    ///
+    /// # Cancel safety
+    /// When dropped, `body` is dropped and the keeper gives the lock back.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`]; [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lease was lost
+    /// before `body` ended.
+    pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let guard = self.acquire().await?;
+        let lease = guard.lease().clone();
+        let finished = {
+            let mut body = pin!(body(lease.clone()));
+            let mut lost = pin!(lease.lost());
+            poll_fn(|context| {
+                if let Poll::Ready(cause) = lost.as_mut().poll(context) {
+                    return Poll::Ready(Err(Error::lost(lease.name(), cause)));
+                }
+                body.as_mut().poll(context).map(Ok)
+            })
+            .await
+        };
+        let released = guard.release().await?;
+        let value = finished?;
+        match released {
+            Released::AlreadyLost(cause) => Err(Error::lost(&self.target.name, cause)),
+            _ => Ok(value),
+        }
+    }
+
+    /// Takes the lock for whoever will know its holder id; nothing renews it.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::acquire`].
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`].
+    pub async fn acquire_detached(&self) -> Result<DetachedLease> {
+        let wait = self.target.policy.wait_from(Moment::now());
+        let Target { name, policy, .. } = &self.target;
+        match self.target.ask(wait, true).await? {
+            Acquired::Granted { holder, grant } => Ok(DetachedLease {
+                name: name.clone(),
+                holder,
+                fence: grant.fence,
+                deadline: deadline(grant.from, policy.ttl, policy.drift),
+            }),
+            Acquired::Taken(refusal) => Err(Error::taken(name, refusal)),
+        }
+    }
+}

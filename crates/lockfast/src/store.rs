@@ -1,0 +1,86 @@
+//! A connected store as the engine uses it: the backend, the keeper, and a limit on every call.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use lockfast_core::{
+    Backend, BoxFuture, ClientId, ConnectContext, Error, ErrorKind, Label, LossReporter, Result,
+};
+
+use crate::lease::keeper::Keeper;
+use crate::lease::undo::Undoing;
+use crate::telemetry::Telemetry;
+
+/// A connected store.
+pub(crate) struct Store {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) client: ClientId,
+    pub(crate) telemetry: Telemetry,
+    pub(crate) undoing: Undoing,
+}
+
+impl Store {
+    /// Connects through `connect`, lending it what a backend needs.
+    pub(crate) async fn connect<F>(label: Label, connect: F) -> Result<Self>
+    where
+        F: FnOnce(ConnectContext) -> BoxFuture<'static, Result<Arc<dyn Backend>>>,
+    {
+        let keeper = Keeper::of_this_process()?;
+        let client = ClientId::random()?;
+        let reports = Arc::clone(&keeper);
+        let context = ConnectContext {
+            runtime: keeper.runtime().clone(),
+            client,
+            label,
+            losses: LossReporter::new(move |holder, cause| reports.report_loss(holder, cause)),
+        };
+        let backend = connect(context).await?;
+        let telemetry = Telemetry::new(backend.profile().backend);
+        Ok(Self { backend, keeper, client, telemetry, undoing: Undoing::default() })
+    }
+
+    /// Refuses to work in a forked child.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.keeper.check_process()
+    }
+
+    /// Waits for a call, but not longer than `limit`. A call that is answered at once costs no
+    /// timer.
+    pub(crate) async fn within<T>(
+        &self,
+        limit: Duration,
+        mut call: BoxFuture<'_, Result<T>>,
+    ) -> Result<T> {
+        let at_once = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
+        if let Poll::Ready(answer) = at_once {
+            return answer;
+        }
+        let mut alarm = pin!(self.sleep(limit));
+        poll_fn(|context| {
+            if let Poll::Ready(answer) = call.as_mut().poll(context) {
+                return Poll::Ready(answer);
+            }
+            alarm.as_mut().poll(context).map(|()| {
+                Err(Error::new(ErrorKind::Unreachable, format!("no answer within {limit:?}"))
+                    .with_backend(self.backend.profile().backend))
+            })
+        })
+        .await
+    }
+
+    /// Sleeps on the keeper's clock, whatever executor the caller has.
+    pub(crate) fn sleep(&self, span: Duration) -> tokio::time::Sleep {
+        let _keeper = self.keeper.runtime().enter();
+        tokio::time::sleep(span)
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("backend", &self.backend).finish_non_exhaustive()
+    }
+}

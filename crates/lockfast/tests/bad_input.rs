@@ -1,0 +1,221 @@
+//! What callers get wrong, as tables: each mistake is refused before anything is touched, with
+//! an error that says what was given, what is allowed and what to do.
+
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::time::Duration;
+
+use lockfast::{
+    Attempt, ErrorKind, Fence, Guarantee, Label, Locker, Mode, MultiLock, Options, RevokeRequest,
+};
+
+async fn locker() -> Locker {
+    Locker::connect("memory:").await.unwrap()
+}
+
+#[tokio::test]
+async fn names_are_checked_before_any_io() {
+    let locker = locker().await;
+    let long = "x".repeat(256);
+    let huge = "x".repeat(2_000_000);
+    let names =
+        ["", &long, &huge, "a\0b", "a\nb", "a\r", " a", "a ", ".", "..", "a\u{202e}", "e\u{301}"];
+    for name in names {
+        for made in [
+            locker.mutex(name).map(|_| ()),
+            locker.rwlock(name).map(|_| ()),
+            locker.semaphore(name, 1).map(|_| ()),
+        ] {
+            let error = made.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidName);
+            assert!(error.to_string().len() < 500);
+        }
+    }
+}
+
+#[tokio::test]
+async fn similar_names_are_different_locks() {
+    let locker = locker().await;
+    let mut held = Vec::new();
+    for name in ["a", "A", "a/b", "{a}", "a}{b"] {
+        match locker.mutex(name).unwrap().try_acquire().await.unwrap() {
+            Attempt::Granted(guard) => held.push(guard),
+            Attempt::Taken(refusal) => panic!("{name}: {refusal}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn prefixes_have_no_braces_or_spaces() {
+    for prefix in ["{a}", "a b", " a", "a{"] {
+        let error = Locker::builder().prefix(prefix).connect("memory:").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+        assert!(error.to_string().contains("prefix"));
+    }
+    let locker = Locker::builder().prefix("team/").connect("memory:").await.unwrap();
+    assert_eq!(locker.mutex("a").unwrap().name().as_str(), "team/a");
+    assert_eq!(locker.mutex("").unwrap_err().kind(), ErrorKind::InvalidName);
+    assert_eq!(locker.mutex("x".repeat(251)).unwrap_err().kind(), ErrorKind::InvalidName);
+}
+
+#[tokio::test]
+async fn options_are_checked_when_the_lock_is_made() {
+    let locker = locker().await;
+    let lock = || locker.lock("a", Mode::Exclusive).unwrap();
+    let table = [
+        (Options::default().ttl(Duration::ZERO), ErrorKind::InvalidTtl),
+        (Options::default().ttl(Duration::MAX), ErrorKind::InvalidTtl),
+        (Options::default().wait(Duration::MAX), ErrorKind::InvalidWait),
+        (Options::default().drift(f64::NAN), ErrorKind::InvalidConfig),
+        (Options::default().renew_interval(Duration::from_secs(30)), ErrorKind::InvalidConfig),
+    ];
+    for (options, kind) in table {
+        assert_eq!(lock().with(options.clone()).unwrap_err().kind(), kind);
+        let error = Locker::builder().options(options).connect("memory:").await.unwrap_err();
+        assert_eq!(error.kind(), kind);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_of_zero_is_one_try() {
+    let locker = locker().await;
+    let _held = locker.mutex("a").unwrap().acquire().await.unwrap();
+    let second = locker.mutex("a").unwrap().with(Options::default().no_wait()).unwrap();
+    let error = second.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Taken);
+    let refusal = error.refusal().unwrap();
+    assert_eq!(refusal.lock.holders.len(), 1);
+    assert_eq!(refusal.lock.holders[0].label.as_ref().unwrap().pid, std::process::id());
+}
+
+#[tokio::test]
+async fn semaphores_need_permits_and_agreement() {
+    let locker = locker().await;
+    assert_eq!(locker.semaphore("s", 0).unwrap_err().kind(), ErrorKind::InvalidConfig);
+    let _held = locker.semaphore("s", 3).unwrap().acquire().await.unwrap();
+    let error = locker.semaphore("s", 5).unwrap().try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let text = error.to_string();
+    assert!(text.contains('5') && text.contains('3'), "{text}");
+}
+
+#[tokio::test]
+async fn multi_locks_are_checked() {
+    let locker = locker().await;
+    let other = Locker::connect("memory:").await.unwrap();
+    let lock = |name: &str| locker.lock(name, Mode::Exclusive).unwrap();
+    let many: Vec<_> = (0..10_000).map(|n| lock(&n.to_string())).collect();
+    let table = [
+        (vec![], "at least one"),
+        (vec![lock("a"), lock("b"), lock("a")], "\"a\" is in the multi-lock twice"),
+        (many, "at most 256"),
+        (vec![lock("a"), other.lock("b", Mode::Exclusive).unwrap()], "one locker"),
+    ];
+    for (locks, words) in table {
+        let error = MultiLock::new(locks).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_of_what_is_over_says_so() {
+    let locker = locker().await;
+    let mutex = locker.mutex("a").unwrap();
+    let guard = mutex.acquire().await.unwrap();
+    let lease = guard.lease().clone();
+    guard.release().await.unwrap();
+    for error in
+        [lease.check().unwrap_err(), lease.extend(Duration::from_secs(5)).await.unwrap_err()]
+    {
+        assert_eq!(error.kind(), ErrorKind::NotHeld, "{error}");
+    }
+    let holder = lease.holder();
+    let renewed = locker.renew_detached(lease.name(), holder, Duration::from_secs(5)).await;
+    assert_eq!(renewed.unwrap_err().kind(), ErrorKind::NotHeld);
+    let released = locker.release_detached(lease.name(), holder).await.unwrap();
+    assert_eq!(released, lockfast::ReleaseOutcome::NotHeld);
+
+    let guard = mutex.acquire().await.unwrap();
+    let revoke =
+        RevokeRequest { name: guard.name().clone(), expect_fence: None, reason: "tested".into() };
+    locker.revoke(revoke).await.unwrap();
+    guard.lost().await;
+    let error = guard.extend(Duration::from_secs(5)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    assert!(error.to_string().contains("tested"), "{error}");
+}
+
+#[tokio::test]
+async fn a_ttl_that_is_not_possible_does_not_change_a_lease() {
+    let locker = locker().await;
+    let guard = locker.mutex("a").unwrap().acquire().await.unwrap();
+    let before = guard.deadline();
+    for ttl in [Duration::ZERO, Duration::MAX] {
+        assert_eq!(guard.extend(ttl).await.unwrap_err().kind(), ErrorKind::InvalidTtl);
+    }
+    assert_eq!(guard.deadline(), before);
+    guard.extend(Duration::from_millis(500)).await.unwrap();
+    assert!(guard.remaining() <= Duration::from_millis(500));
+}
+
+#[tokio::test]
+async fn a_reason_or_label_that_a_terminal_would_obey_is_refused() {
+    let locker = locker().await;
+    let guard = locker.mutex("a").unwrap().acquire().await.unwrap();
+    let revoke = RevokeRequest {
+        name: guard.name().clone(),
+        expect_fence: None,
+        reason: "\u{1b}[31m".into(),
+    };
+    assert_eq!(locker.revoke(revoke).await.unwrap_err().kind(), ErrorKind::InvalidMetadata);
+    guard.check().unwrap();
+    let label = Label::of_this_process().with_text(&"x".repeat(5 * 1024));
+    assert_eq!(label.unwrap_err().kind(), ErrorKind::InvalidMetadata);
+}
+
+#[tokio::test]
+async fn a_floor_from_the_far_future_is_refused() {
+    let locker = locker().await;
+    let floor = Fence::new((1 << 53) - 1).unwrap();
+    let mutex = locker.mutex("a").unwrap().with(Options::default().floor(floor)).unwrap();
+    assert_eq!(mutex.acquire().await.unwrap_err().kind(), ErrorKind::InvalidToken);
+    locker.mutex("a").unwrap().try_acquire().await.unwrap();
+}
+
+#[tokio::test]
+async fn correctness_can_be_required() {
+    Locker::builder().require(Guarantee::Correctness).connect("memory:").await.unwrap();
+}
+
+#[tokio::test]
+async fn blocking_calls_are_refused_inside_a_runtime() {
+    let error = lockfast::blocking::Locker::connect("memory:").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BlockingInAsync);
+}
+
+#[test]
+fn the_async_api_needs_no_runtime() {
+    // A hand-made executor: nothing of tokio's is around.
+    use std::future::Future as _;
+    use std::task::{Context, Wake, Waker};
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(async {
+        let locker = Locker::connect("memory:").await.unwrap();
+        let first = locker.mutex("a").unwrap().acquire().await.unwrap();
+        let options = Options::default().wait(Duration::from_millis(150));
+        let second = locker.mutex("a").unwrap().with(options).unwrap();
+        assert_eq!(second.acquire().await.unwrap_err().kind(), ErrorKind::Taken);
+        first.release().await.unwrap();
+        second.acquire().await.unwrap().release().await.unwrap();
+    });
+    while future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        std::thread::park();
+    }
+}
