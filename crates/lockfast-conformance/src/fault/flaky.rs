@@ -1,0 +1,160 @@
+//! A store whose link is bad: every operation can be made to fail, hang, come late, or act
+//! without an answer.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Error, ErrorKind, EventStream, LockView,
+    Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest,
+};
+use tokio::runtime::Handle;
+
+/// What happens to an operation on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    Pass,
+    /// It fails before it reaches the store, and may be tried again.
+    Fail,
+    /// It is refused before it reaches the store, for good.
+    Refuse,
+    /// It reaches nobody, and there is no answer.
+    Hang,
+    /// It arrives this much later.
+    DelayRequest(Duration),
+    /// Its answer arrives this much later.
+    DelayReply(Duration),
+    /// The store acts, and the answer is lost with the connection.
+    SwallowReply,
+}
+
+/// The operations that a fault can be set for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// [`Backend::acquire`].
+    Acquire,
+    /// [`Backend::renew`].
+    Renew,
+    /// [`Backend::release`].
+    Release,
+    /// Everything else.
+    Other,
+}
+
+/// Sets the faults of a [`Flaky`] store while it is in use.
+#[derive(Clone, Debug, Default)]
+pub struct FaultSwitch(Arc<Switches>);
+
+#[derive(Debug, Default)]
+struct Switches {
+    faults: Mutex<[Option<Fault>; 4]>,
+    counts: [AtomicUsize; 4],
+}
+
+impl FaultSwitch {
+    /// Sets the fault of one operation, for those that start from now on.
+    pub fn set(&self, operation: Operation, fault: Fault) {
+        self.0.faults.lock().expect("no panic")[operation as usize] = Some(fault);
+    }
+
+    /// Sets the fault of all operations.
+    pub fn set_all(&self, fault: Fault) {
+        *self.0.faults.lock().expect("no panic") = [Some(fault); 4];
+    }
+
+    /// How often an operation was begun.
+    pub fn count(&self, operation: Operation) -> usize {
+        self.0.counts[operation as usize].load(Ordering::SeqCst)
+    }
+
+    fn begin(&self, operation: Operation) -> Fault {
+        self.0.counts[operation as usize].fetch_add(1, Ordering::SeqCst);
+        self.0.faults.lock().expect("no panic")[operation as usize].unwrap_or(Fault::Pass)
+    }
+}
+
+/// A store behind a bad link.
+#[derive(Debug)]
+pub struct Flaky {
+    inner: Arc<dyn Backend>,
+    switch: FaultSwitch,
+    timers: Handle,
+}
+
+impl Flaky {
+    /// Puts `inner` behind the link that `switch` controls. The delays run on `timers`, because
+    /// the caller may have no runtime.
+    pub fn new(inner: Arc<dyn Backend>, switch: FaultSwitch, timers: Handle) -> Self {
+        Self { inner, switch, timers }
+    }
+
+    fn carry<'a, T: Send + 'a>(
+        &'a self,
+        operation: Operation,
+        act: impl FnOnce() -> BoxFuture<'a, Result<T>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T>> {
+        Box::pin(async move {
+            match self.switch.begin(operation) {
+                Fault::Pass => act().await,
+                Fault::Fail => Err(unreachable()),
+                Fault::Refuse => Err(Error::new(ErrorKind::Permission, "refused by a test")),
+                Fault::Hang => std::future::pending().await,
+                Fault::DelayRequest(delay) => {
+                    self.sleep(delay).await;
+                    act().await
+                }
+                Fault::DelayReply(delay) => {
+                    let answer = act().await;
+                    self.sleep(delay).await;
+                    answer
+                }
+                Fault::SwallowReply => {
+                    act().await?;
+                    Err(unreachable())
+                }
+            }
+        })
+    }
+
+    async fn sleep(&self, delay: Duration) {
+        // The runtime may have ended; then there is nothing to wait for.
+        let _ = self.timers.spawn(tokio::time::sleep(delay)).await;
+    }
+}
+
+fn unreachable() -> Error {
+    Error::new(ErrorKind::Unreachable, "the link is cut by a test")
+}
+
+impl Backend for Flaky {
+    fn profile(&self) -> &Profile {
+        self.inner.profile()
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<AcquireOutcome>> {
+        self.carry(Operation::Acquire, || self.inner.acquire(request))
+    }
+
+    fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
+        self.carry(Operation::Renew, || self.inner.renew(batch))
+    }
+
+    fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {
+        self.carry(Operation::Release, || self.inner.release(request))
+    }
+
+    fn inspect(&self, query: Query) -> BoxFuture<'_, Result<Vec<LockView>>> {
+        self.carry(Operation::Other, || self.inner.inspect(query))
+    }
+
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
+        self.carry(Operation::Other, || self.inner.revoke(request))
+    }
+
+    fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
+        self.carry(Operation::Other, || self.inner.watch())
+    }
+}

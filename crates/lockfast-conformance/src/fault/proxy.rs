@@ -1,0 +1,257 @@
+//! A TCP proxy on loopback that does to a connection what networks do to it.
+//!
+//! Every connection through it has a mode that can change while it is open. Bytes that a mode
+//! lets vanish are gone, as on a real network; bytes that it holds arrive later, also when the
+//! side that sent them has closed.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockfast_core::Moment;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// What happens to the bytes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// They pass.
+    Pass,
+    /// The connection is closed, and so is every new one.
+    Close,
+    /// The connection is reset (RST), and so is every new one.
+    Reset,
+    /// Nobody reads them until the mode changes; nothing is lost.
+    Stall,
+    /// Both sides stay open, and everything that is sent vanishes.
+    HalfOpen,
+    /// They pass, each this much later.
+    Delay(Duration),
+    /// Requests pass, replies vanish.
+    SwallowReplies,
+    /// Replies pass, requests are kept and delivered when the mode changes.
+    HoldRequests,
+}
+
+/// A proxy in front of one server. Dropping it cuts every connection.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    listener: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: SocketAddr,
+    links: Mutex<Links>,
+    accepted: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Links {
+    next: Link,
+    open: Vec<watch::Sender<Link>>,
+}
+
+impl Proxy {
+    /// Listens on a free port of loopback and forwards to `server`.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is open before it returns.
+    pub async fn start(server: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            server,
+            links: Mutex::new(Links { next: Link::Pass, open: Vec::new() }),
+            accepted: AtomicUsize::new(0),
+        });
+        let listener = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self { address, shared, listener })
+    }
+
+    /// Where clients connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many connections were accepted so far.
+    pub fn accepted(&self) -> usize {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Sets the mode of all connections, open and to come.
+    pub fn set(&self, link: Link) {
+        self.set_open(link);
+        self.shared.links.lock().expect("no panic").next = link;
+    }
+
+    /// Sets the mode of the connections that are open now; those to come are not touched, so a
+    /// client can connect again and overtake what is held or stalled.
+    pub fn set_open(&self, link: Link) {
+        let mut links = self.shared.links.lock().expect("no panic");
+        links.open.retain(|open| !open.is_closed());
+        for open in &links.open {
+            open.send_replace(link);
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.listener.abort();
+        self.set(Link::Close);
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        shared.accepted.fetch_add(1, Ordering::SeqCst);
+        let mode = {
+            let mut links = shared.links.lock().expect("no panic");
+            let (sender, mode) = watch::channel(links.next);
+            links.open.push(sender);
+            mode
+        };
+        tokio::spawn(carry(client, shared.server, mode));
+    }
+}
+
+/// Carries one connection until both sides have closed or it is cut.
+async fn carry(mut client: TcpStream, server: SocketAddr, mut mode: watch::Receiver<Link>) {
+    if let Some(cut) = cut_of(*mode.borrow()) {
+        return end(&[&client], cut);
+    }
+    let Ok(mut server) = TcpStream::connect(server).await else {
+        return end(&[&client], Cut::Close);
+    };
+    // Requests are small and latency is what is tested.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let cut = {
+        let (client_reads, client_writes) = client.split();
+        let (server_reads, server_writes) = server.split();
+        let requests = pump(client_reads, server_writes, mode.clone(), Direction::Requests);
+        let replies = pump(server_reads, client_writes, mode.clone(), Direction::Replies);
+        tokio::select! {
+            ((), ()) = async { tokio::join!(requests, replies) } => Cut::Close,
+            cut = wait_for_cut(&mut mode) => cut,
+        }
+    };
+    end(&[&client, &server], cut);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    Close,
+    Reset,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Requests,
+    Replies,
+}
+
+fn cut_of(link: Link) -> Option<Cut> {
+    match link {
+        Link::Close => Some(Cut::Close),
+        Link::Reset => Some(Cut::Reset),
+        _ => None,
+    }
+}
+
+async fn wait_for_cut(mode: &mut watch::Receiver<Link>) -> Cut {
+    match mode.wait_for(|link| cut_of(*link).is_some()).await {
+        Ok(link) => cut_of(*link).unwrap_or(Cut::Close),
+        // The proxy is gone.
+        Err(_) => Cut::Close,
+    }
+}
+
+fn end(streams: &[&TcpStream], cut: Cut) {
+    if cut == Cut::Reset {
+        for stream in streams {
+            // Closing with no time to linger sends RST; if it cannot be set, it is closed.
+            let linger = Some(Duration::ZERO);
+            let _ = rustix::net::sockopt::set_socket_linger(stream.as_fd(), linger);
+        }
+    }
+}
+
+/// Carries one direction. Ends when its source has closed and everything has arrived.
+async fn pump(
+    mut source: ReadHalf<'_>,
+    mut sink: WriteHalf<'_>,
+    mut mode: watch::Receiver<Link>,
+    direction: Direction,
+) {
+    let mut under_way: VecDeque<(Moment, Vec<u8>)> = VecDeque::new();
+    let mut chunk = vec![0; 16 * 1024];
+    let mut ended = false;
+    loop {
+        let link = *mode.borrow_and_update();
+        let holds = link == Link::HoldRequests && direction == Direction::Requests;
+        if ended && under_way.is_empty() {
+            let _ = sink.shutdown().await;
+            return;
+        }
+        let due = under_way.front().map(|(due, _)| *due).filter(|_| !holds);
+        tokio::select! {
+            biased;
+            changed = mode.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            () = sleep_until(due), if due.is_some() => {
+                if let Some((_, bytes)) = under_way.pop_front()
+                    && sink.write_all(&bytes).await.is_err()
+                {
+                    return;
+                }
+            }
+            read = source.read(&mut chunk), if !ended && link != Link::Stall => {
+                match read {
+                    Ok(0) | Err(_) => ended = true,
+                    Ok(length) => {
+                        // The mode may have changed while nothing came.
+                        let link = *mode.borrow();
+                        if let Some(delay) = delay_of(link, direction) {
+                            under_way.push_back((Moment::now() + delay, chunk[..length].to_vec()));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How much later bytes are delivered; `None` when they vanish.
+fn delay_of(link: Link, direction: Direction) -> Option<Duration> {
+    match link {
+        Link::HalfOpen => None,
+        Link::SwallowReplies if direction == Direction::Replies => None,
+        Link::Delay(delay) => Some(delay),
+        _ => Some(Duration::ZERO),
+    }
+}
+
+async fn sleep_until(due: Option<Moment>) {
+    let left = due.map(|due| due.remaining(Moment::now()));
+    match left {
+        Some(Duration::ZERO) => {}
+        Some(left) => tokio::time::sleep(left).await,
+        None => std::future::pending().await,
+    }
+}

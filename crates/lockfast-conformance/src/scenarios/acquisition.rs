@@ -1,0 +1,233 @@
+//! Taking a lock through the engine: granted, refused or failed, and nothing left behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast::{Attempt, ErrorKind, Lock, Moment, Released};
+
+use super::{long_lease, mutex, short_lease};
+use crate::arena::{Arena, Client, PATIENCE, finish, name};
+use crate::case::{Case, Group};
+use crate::fault::flaky::{Fault, FaultSwitch, Operation};
+use crate::history::{History, assert_excluded};
+use crate::stepper::{Left, Sweep};
+
+pub(super) const GROUP: Group = Group {
+    name: "acquisition",
+    source: include_str!("acquisition.rs"),
+    cases: &[
+        Case::new("gives_one_guard_at_a_time", |arena| Box::pin(gives_one_guard_at_a_time(arena))),
+        Case::new("that_is_refused_says_who", |arena| Box::pin(that_is_refused_says_who(arena))),
+        Case::new("that_comes_late_is_refused_and_undone", |arena| {
+            Box::pin(that_comes_late_is_refused_and_undone(arena))
+        }),
+        Case::new("with_a_lost_reply_is_repeated", |arena| {
+            Box::pin(with_a_lost_reply_is_repeated(arena))
+        }),
+        Case::new("that_fails_is_undone", |arena| Box::pin(that_fails_is_undone(arena))),
+        Case::new("that_is_refused_after_a_lost_reply_is_undone", |arena| {
+            Box::pin(that_is_refused_after_a_lost_reply_is_undone(arena))
+        }),
+        Case::new("dropped_at_any_poll_is_undone", |arena| {
+            Box::pin(dropped_at_any_poll_is_undone(arena))
+        }),
+        Case::new("dropped_while_waiting_is_undone", |arena| {
+            Box::pin(dropped_while_waiting_is_undone(arena))
+        }),
+        Case::new("dropped_during_the_hand_over_is_undone", |arena| {
+            Box::pin(dropped_during_the_hand_over_is_undone(arena))
+        }),
+    ],
+};
+
+/// P1: guards of several connections never say "held" together, and their fences rise.
+async fn gives_one_guard_at_a_time(arena: Arena) {
+    let history = Arc::new(History::default());
+    let mut tasks = Vec::new();
+    for _ in 0..3 {
+        let locker = arena.locker(&FaultSwitch::default()).await;
+        for _ in 0..3 {
+            let lock = mutex(&locker, &long_lease());
+            let history = Arc::clone(&history);
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..8 {
+                    let guard = lock.acquire().await.expect("a grant");
+                    let start = Moment::now();
+                    tokio::task::yield_now().await;
+                    let checked = guard.check().expect("it is held");
+                    history.record(start, checked.fence, true);
+                    let released = guard.release().await.expect("an answer");
+                    assert!(matches!(released, Released::Released), "{released:?}");
+                }
+            }));
+        }
+    }
+    for task in tasks {
+        finish(task).await;
+    }
+    assert_excluded(&history.intervals());
+}
+
+/// P11: a lock that is taken is refused with who has it, at once or when the wait is over.
+async fn that_is_refused_says_who(arena: Arena) {
+    let locker = arena.locker(&FaultSwitch::default()).await;
+    let guard = mutex(&locker, &long_lease()).acquire().await.expect("a grant");
+    let attempt = mutex(&locker, &long_lease()).try_acquire().await.expect("an answer");
+    let Attempt::Taken(refusal) = attempt else {
+        panic!("granted twice");
+    };
+    assert_eq!(refusal.lock.holders[0].fence, Some(guard.fence()));
+    let wait = Duration::from_millis(200);
+    let start = Moment::now();
+    let error = mutex(&locker, &long_lease().wait(wait)).acquire().await.expect_err("it is taken");
+    assert_eq!(error.kind(), ErrorKind::Taken, "{error}");
+    assert!(Moment::now().since(start) >= wait, "given up early");
+    let refusal = error.refusal().expect("who has it");
+    assert_eq!(refusal.lock.holders[0].fence, Some(guard.fence()));
+    assert!(refusal.lock.holders[0].label.is_some(), "{refusal:?}");
+}
+
+/// P2: a grant whose answer comes after its deadline is no guard, and it is given back.
+async fn that_comes_late_is_refused_and_undone(arena: Arena) {
+    let (ttl, options) = short_lease(&arena);
+    let switch = FaultSwitch::default();
+    let locker = arena.locker(&switch).await;
+    switch.set(Operation::Acquire, Fault::DelayReply(ttl + Duration::from_millis(100)));
+    // The store would keep it for much longer, so who gets in then does so by the release.
+    let lock_delay = ttl * 9;
+    let error = mutex(&locker, &options.lock_delay(lock_delay)).acquire().await;
+    let failed = Moment::now();
+    let error = error.expect_err("the answer came after the deadline");
+    assert_eq!(error.kind(), ErrorKind::TooLate, "{error}");
+    let took = take_soon(&arena.client().await, failed).await;
+    assert!(took < lock_delay / 2, "free only {took:?} later");
+}
+
+/// How long it takes until somebody else can have the lock.
+async fn take_soon(client: &Client, since: Moment) -> Duration {
+    let held = finish(client.wait_for(client.waiting_request(&name("a")))).await;
+    let took = held.granted.since(since);
+    client.release(&held).await;
+    took
+}
+
+/// P7: an acquisition whose reply was lost is tried again and has one grant.
+async fn with_a_lost_reply_is_repeated(arena: Arena) {
+    let switch = FaultSwitch::default();
+    let locker = arena.locker(&switch).await;
+    switch.set(Operation::Acquire, Fault::SwallowReply);
+    let lock = mutex(&locker, &long_lease());
+    let task = tokio::spawn(async move { lock.acquire().await });
+    wait_for_count(&switch, Operation::Acquire, 1).await;
+    switch.set(Operation::Acquire, Fault::Pass);
+    let guard = finish(task).await.expect("a grant");
+    let client = arena.client().await;
+    let view = client.view(&name("a")).await;
+    assert_eq!((view.holders.len(), view.waiting), (1, 0), "{view:?}");
+    assert_eq!(view.holders[0].fence, Some(guard.fence()));
+    let released = guard.release().await.expect("an answer");
+    assert!(matches!(released, Released::Released), "{released:?}");
+    client.take(client.request(&name("a"))).await;
+}
+
+async fn wait_for_count(switch: &FaultSwitch, operation: Operation, count: usize) {
+    let start = Moment::now();
+    while switch.count(operation) < count {
+        assert!(Moment::now().since(start) < PATIENCE, "never asked");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// P5: an acquisition that failed although the store granted it is given back, also when the
+/// store cannot be reached for a while.
+async fn that_fails_is_undone(arena: Arena) {
+    let switch = FaultSwitch::default();
+    let locker = arena.locker(&switch).await;
+    switch.set(Operation::Acquire, Fault::SwallowReply);
+    switch.set(Operation::Release, Fault::Fail);
+    let error = mutex(&locker, &long_lease().retries(1)).acquire().await;
+    let error = error.expect_err("no answer came through");
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    let client = arena.client().await;
+    assert_eq!(client.view(&name("a")).await.holders.len(), 1, "the store has granted it");
+    wait_for_count(&switch, Operation::Release, 2).await;
+    switch.set(Operation::Release, Fault::Pass);
+    take_soon(&client, Moment::now()).await;
+}
+
+/// P5: an acquisition that was granted without its knowledge and then refused for another reason
+/// is given back.
+async fn that_is_refused_after_a_lost_reply_is_undone(arena: Arena) {
+    let switch = FaultSwitch::default();
+    let locker = arena.locker(&switch).await;
+    switch.set(Operation::Acquire, Fault::SwallowReply);
+    let lock = mutex(&locker, &long_lease());
+    let task = tokio::spawn(async move { lock.acquire().await });
+    wait_for_count(&switch, Operation::Acquire, 1).await;
+    switch.set(Operation::Acquire, Fault::Refuse);
+    let error = finish(task).await.expect_err("refused for good");
+    assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
+    take_soon(&arena.client().await, Moment::now()).await;
+}
+
+/// P5: an acquisition that is dropped after any number of polls leaves the lock free, without
+/// anybody's asking for it.
+async fn dropped_at_any_poll_is_undone(arena: Arena) {
+    let locker = arena.locker(&FaultSwitch::default()).await;
+    let client = arena.client().await;
+    let lock = mutex(&locker, &long_lease());
+    let mut sweep = Sweep::new(Duration::from_millis(200));
+    loop {
+        let Some(left) = sweep.advance(|| Box::pin(lock.acquire())).await else {
+            break;
+        };
+        if let Left::Ready(guard) = left {
+            drop(guard.expect("a grant"));
+        }
+        take_soon(&client, Moment::now()).await;
+    }
+    let view = client.view(&name("a")).await;
+    assert!(view.holders.is_empty() && view.waiting == 0, "{view:?}");
+}
+
+/// P5: a waiter that is dropped after any number of polls leaves the queue, without anybody's
+/// asking for it.
+async fn dropped_while_waiting_is_undone(arena: Arena) {
+    let locker = arena.locker(&FaultSwitch::default()).await;
+    let client = arena.client().await;
+    let held = client.take(client.request(&name("a"))).await;
+    let lock = mutex(&locker, &long_lease());
+    let mut sweep = Sweep::new(Duration::from_millis(200));
+    while let Some(left) = sweep.advance(|| Box::pin(lock.acquire())).await {
+        assert!(matches!(left, Left::Pending { .. }), "answered while taken");
+        client.until(&held.name, "nobody waits", |view| view.waiting == 0).await;
+    }
+    client.release(&held).await;
+    take_soon(&client, Moment::now()).await;
+}
+
+/// P5: a waiter that is dropped at any moment of a hand-over leaves the lock free.
+async fn dropped_during_the_hand_over_is_undone(arena: Arena) {
+    let locker = arena.locker(&FaultSwitch::default()).await;
+    let client = arena.client().await;
+    let lock: Lock = mutex(&locker, &long_lease());
+    let mut dice = arena.seed.dice();
+    for _ in 0..20 {
+        let held = client.take(client.waiting_request(&name("a"))).await;
+        let waiter = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.acquire().await }
+        });
+        client.until(&held.name, "somebody waits", |view| view.waiting == 1).await;
+        let giver = tokio::spawn({
+            let (client, held) = (client.clone(), held.clone());
+            async move { client.release(&held).await }
+        });
+        tokio::time::sleep(dice.time_below(Duration::from_millis(3))).await;
+        waiter.abort();
+        // A guard that came in time is dropped with the task's result.
+        let _ = waiter.await;
+        finish(giver).await;
+        take_soon(&client, Moment::now()).await;
+    }
+}

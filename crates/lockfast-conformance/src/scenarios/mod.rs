@@ -1,0 +1,35 @@
+//! The same store through the lease engine, as callers use it: what the engine promises on top
+//! must hold on every store.
+
+mod acquisition;
+mod lease;
+mod loss;
+mod primitives;
+mod process;
+
+use std::time::Duration;
+
+use lockfast::{Lock, Locker, Mode, Options};
+
+use crate::arena::Arena;
+use crate::case::Group;
+
+pub(crate) const GROUPS: &[&Group] =
+    &[&acquisition::GROUP, &lease::GROUP, &loss::GROUP, &primitives::GROUP, &process::GROUP];
+
+/// A lease that cannot expire within a case, so that whatever frees it is no expiry.
+fn long_lease() -> Options {
+    Options::default().ttl(Duration::from_secs(60)).retries(10)
+}
+
+/// A lease that is meant to expire, and the time that requests have on a busy machine.
+fn short_lease(arena: &Arena) -> (Duration, Options) {
+    let ttl = arena.profile.ttl_min.max(Duration::from_millis(1000));
+    let options = Options::default().ttl(ttl).request_timeout(ttl * 3 / 10).retries(10);
+    (ttl, options)
+}
+
+fn mutex(locker: &Locker, options: &Options) -> Lock {
+    let lock = locker.lock("a", Mode::Exclusive).expect("a valid name");
+    lock.with(options.clone()).expect("valid options")
+}

@@ -1,0 +1,124 @@
+//! The primitives on this store: each asks for the right thing.
+
+use std::time::Duration;
+
+use lockfast::{Attempt, ErrorKind, Mode, MultiLock, Options, Released};
+
+use super::long_lease;
+use crate::arena::{Arena, finish};
+use crate::case::{Case, Group};
+use crate::fault::flaky::FaultSwitch;
+
+pub(super) const GROUP: Group = Group {
+    name: "primitives",
+    source: include_str!("primitives.rs"),
+    cases: &[
+        Case::new("a_mutex_is_exclusive", |arena| Box::pin(a_mutex_is_exclusive(arena))),
+        Case::new("a_rwlock_has_readers_or_a_writer", |arena| {
+            Box::pin(a_rwlock_has_readers_or_a_writer(arena))
+        }),
+        Case::new("a_semaphore_has_permits", |arena| Box::pin(a_semaphore_has_permits(arena))),
+        Case::new("a_multi_lock_is_all_or_nothing", |arena| {
+            Box::pin(a_multi_lock_is_all_or_nothing(arena))
+        }),
+        Case::new("multi_locks_do_not_deadlock", |arena| {
+            Box::pin(multi_locks_do_not_deadlock(arena))
+        }),
+    ],
+};
+
+fn assert_taken(attempt: &Attempt) {
+    assert!(matches!(attempt, Attempt::Taken(_)), "{attempt:?}");
+}
+
+/// P1: a mutex has one holder, and its name means the same lock over every connection.
+async fn a_mutex_is_exclusive(arena: Arena) {
+    let first = arena.locker(&FaultSwitch::default()).await;
+    let second = arena.locker(&FaultSwitch::default()).await;
+    let guard = first.mutex("m").expect("a name").acquire().await.expect("a grant");
+    assert_eq!(guard.mode(), Mode::Exclusive);
+    let mutex = second.mutex("m").expect("a name");
+    assert_taken(&mutex.try_acquire().await.expect("an answer"));
+    let released = guard.release().await.expect("an answer");
+    assert!(matches!(released, Released::Released), "{released:?}");
+    let attempt = mutex.try_acquire().await.expect("an answer");
+    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+}
+
+/// P1: a read–write lock has many readers or one writer.
+async fn a_rwlock_has_readers_or_a_writer(arena: Arena) {
+    let first = arena.locker(&FaultSwitch::default()).await;
+    let second = arena.locker(&FaultSwitch::default()).await;
+    let lock = first.rwlock("rw").expect("a name");
+    let other = second.rwlock("rw").expect("a name");
+    let one = lock.read().acquire().await.expect("a grant");
+    let two = other.read().acquire().await.expect("a grant");
+    assert_taken(&lock.write().try_acquire().await.expect("an answer"));
+    one.release().await.expect("an answer");
+    two.release().await.expect("an answer");
+    let writer = lock.write().acquire().await.expect("a grant");
+    assert_taken(&other.read().try_acquire().await.expect("an answer"));
+    writer.release().await.expect("an answer");
+    drop(lock.read().acquire().await.expect("a grant"));
+}
+
+/// P1: a semaphore has as many holders as permits, and one number of them.
+async fn a_semaphore_has_permits(arena: Arena) {
+    let locker = arena.locker(&FaultSwitch::default()).await;
+    let semaphore = locker.semaphore("s", 2).expect("a name");
+    let one = semaphore.acquire().await.expect("a grant");
+    let _two = semaphore.acquire().await.expect("a grant");
+    assert_taken(&semaphore.try_acquire().await.expect("an answer"));
+    let other = locker.semaphore("s", 3).expect("a name");
+    let error = other.try_acquire().await.expect_err("another number of permits");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    one.release().await.expect("an answer");
+    drop(semaphore.acquire().await.expect("a grant"));
+}
+
+/// P5: a multi-lock that cannot have all of its locks has none.
+async fn a_multi_lock_is_all_or_nothing(arena: Arena) {
+    let locker = arena.locker(&FaultSwitch::default()).await;
+    let client = arena.client().await;
+    let lock = |name: &str| {
+        let options = Options::default().wait(Duration::from_millis(100));
+        let lock = locker.lock(name, Mode::Exclusive).expect("a name");
+        lock.with(options).expect("valid options")
+    };
+    let blocker = lock("c").acquire().await.expect("a grant");
+    let all = MultiLock::new([lock("c"), lock("a"), lock("b")]).expect("three locks");
+    let error = all.acquire().await.expect_err("one of them is taken");
+    assert_eq!(error.kind(), ErrorKind::Taken, "{error}");
+    for name in ["a", "b"] {
+        client.until(&crate::arena::name(name), "it is free", |view| view.holders.is_empty()).await;
+    }
+    blocker.release().await.expect("an answer");
+    let guard = all.acquire().await.expect("a grant");
+    assert_eq!(guard.check().expect("all are held").len(), 3);
+    let released = guard.release().await.expect("an answer");
+    let freed = released.iter().filter(|one| matches!(one, Released::Released));
+    assert_eq!(freed.count(), 3, "{released:?}");
+}
+
+/// P10: multi-locks that share locks, named in any order, never wait for each other in a circle.
+async fn multi_locks_do_not_deadlock(arena: Arena) {
+    let mut tasks = Vec::new();
+    for orders in [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]] {
+        let locker = arena.locker(&FaultSwitch::default()).await;
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..6 {
+                let locks = orders.map(|name| {
+                    let lock = locker.lock(name, Mode::Exclusive).expect("a name");
+                    lock.with(long_lease()).expect("valid options")
+                });
+                let all = MultiLock::new(locks).expect("three locks");
+                let guard = all.acquire().await.expect("a grant");
+                guard.check().expect("all are held");
+                guard.release().await.expect("an answer");
+            }
+        }));
+    }
+    for task in tasks {
+        finish(task).await;
+    }
+}

@@ -1,0 +1,286 @@
+//! Several processes on one store: killed, stopped, and competing.
+
+use std::time::Duration;
+
+use lockfast::{Fence, HolderId, Moment, ReleaseOutcome};
+use lockfast_core::capability::Expiry;
+use tempfile::TempDir;
+
+use crate::actor::{LOCK, Role, Script, Work};
+use crate::arena::{Arena, Client, GRACE, PATIENCE, finish, name};
+use crate::case::{Case, Group};
+use crate::fault::child::Child;
+use crate::history::assert_excluded;
+use crate::ledger::Ledger;
+
+pub(super) const GROUP: Group = Group {
+    name: "process",
+    source: include_str!("process.rs"),
+    cases: &[
+        Case::of_processes("a_killed_holder_frees_its_lock", |arena| {
+            Box::pin(a_killed_holder_frees_its_lock(arena))
+        }),
+        Case::of_processes("a_killed_waiter_delays_nobody", |arena| {
+            Box::pin(a_killed_waiter_delays_nobody(arena))
+        }),
+        Case::of_processes("a_stopped_holder_loses_its_lease", |arena| {
+            Box::pin(a_stopped_holder_loses_its_lease(arena))
+        }),
+        Case::of_processes("a_detached_lease_outlives_its_process", |arena| {
+            Box::pin(a_detached_lease_outlives_its_process(arena))
+        }),
+        Case::of_processes("waiters_of_other_processes_are_woken", |arena| {
+            Box::pin(waiters_of_other_processes_are_woken(arena))
+        }),
+        Case::of_processes("fences_rise_over_processes", |arena| {
+            Box::pin(fences_rise_over_processes(arena))
+        }),
+        Case::of_processes("workers_never_overlap", |arena| Box::pin(workers_never_overlap(arena))),
+        Case::of_processes("killed_workers_lose_nothing", |arena| {
+            Box::pin(killed_workers_lose_nothing(arena))
+        }),
+    ],
+};
+
+/// How long a dead waiter may delay the others (P9).
+const DEAD_WAITER_DELAY_MAX: Duration = Duration::from_secs(2);
+
+fn script(arena: &Arena, directory: &TempDir, ttl: Duration) -> Script {
+    Script {
+        role: Role::Actor,
+        url: arena.url.clone(),
+        ttl: ttl.max(arena.profile.ttl_min),
+        directory: directory.path().to_owned(),
+        seed: arena.seed,
+        rounds: 0,
+    }
+}
+
+fn directory() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+/// Lets a child take the lock; its fence and when it had it.
+fn take(child: &mut Child) -> (u64, u64) {
+    child.send("acquire").expect("the child listens");
+    granted(child)
+}
+
+fn granted(child: &Child) -> (u64, u64) {
+    let line = child.wait_for("granted ", PATIENCE).expect("the child is granted the lock");
+    let mut numbers = line.split(' ').map(|word| word.parse().expect("a number"));
+    (numbers.next().expect("a fence"), numbers.next().expect("a time"))
+}
+
+async fn queue(client: &Client) -> tokio::task::JoinHandle<crate::arena::Held> {
+    client.queue_for(client.waiting_request(&name(LOCK))).await
+}
+
+/// P9: a lock whose holder was killed is free within its ttl and a second, and within a second
+/// where the store notices that a process dies.
+async fn a_killed_holder_frees_its_lock(arena: Arena) {
+    let client = arena.client().await;
+    let directory = directory();
+    let notices_death = matches!(arena.profile.expiry, Expiry::ProcessDeath { .. });
+    let ttl = Duration::from_secs(if notices_death { 30 } else { 1 });
+    let script = script(&arena, &directory, ttl);
+    let mut child = script.start();
+    let (fence, _) = take(&mut child);
+    let waiter = queue(&client).await;
+    child.kill().expect("the child dies");
+    let killed = Moment::now();
+    let next = finish(waiter).await;
+    let took = next.granted.since(killed);
+    let bound = if notices_death { GRACE } else { script.ttl + GRACE };
+    assert!(took <= bound, "free only {took:?} after its holder was killed");
+    assert!(next.fence.get() > fence, "the fence did not rise");
+}
+
+/// P9: a waiter that was killed delays those behind it by two seconds at most.
+async fn a_killed_waiter_delays_nobody(arena: Arena) {
+    let [first, second] = arena.clients().await;
+    let directory = directory();
+    let held = first.take(first.request(&name(LOCK))).await;
+    let mut child = script(&arena, &directory, Duration::from_secs(30)).start();
+    child.send("acquire").expect("the child listens");
+    first.until(&held.name, "the child waits", |view| view.waiting == 1).await;
+    let behind = second.wait_for(second.waiting_request(&held.name));
+    first.until(&held.name, "two wait", |view| view.waiting == 2).await;
+    child.kill().expect("the child dies");
+    let released = Moment::now();
+    first.release(&held).await;
+    let next = finish(behind).await;
+    let took = next.granted.since(released);
+    assert!(took <= DEAD_WAITER_DELAY_MAX, "delayed by {took:?}");
+}
+
+/// P3: a holder that was stopped for longer than its ttl says lost before anything else when it
+/// continues, its fenced write is refused, and its release does not free the next holder's lock.
+async fn a_stopped_holder_loses_its_lease(arena: Arena) {
+    let client = arena.client().await;
+    let directory = directory();
+    let ledger = Ledger::open(directory.path()).expect("the ledger");
+    let script = script(&arena, &directory, Duration::from_secs(1));
+    let mut child = script.start();
+    let (fence, _) = take(&mut child);
+    child.send("watch").expect("the child listens");
+    child.wait_for("watching", PATIENCE).expect("the child looks at its lease");
+    let waiter = queue(&client).await;
+    child.stop().expect("the child stops");
+    let stopped = Moment::now();
+    let next = finish(waiter).await;
+    let took = next.granted.since(stopped);
+    assert!(took <= script.ttl + GRACE, "free only after {took:?}");
+    assert!(next.fence.get() > fence, "the fence did not rise");
+    let admitted = ledger.read(next.fence.get()).expect("the ledger");
+    assert!(admitted.is_some(), "the new holder raises the fence");
+    child.resume().expect("the child continues");
+    let lost = child.wait_for("lost ", PATIENCE).expect("the child is told");
+    let last_held: u64 = lost.split(' ').next().and_then(|word| word.parse().ok()).expect("a time");
+    assert!(
+        last_held < next.granted.host_ns(),
+        "it said held {} ns after the next had the lock",
+        last_held - next.granted.host_ns()
+    );
+    child.send("write").expect("the child listens");
+    child.wait_for("refused", PATIENCE).expect("the stale write is refused");
+    child.send("release").expect("the child listens");
+    child.wait_for("not released", PATIENCE).expect("it has nothing to release");
+    let view = client.view(&next.name).await;
+    assert_eq!(view.holders.len(), 1, "{view:?}");
+    assert_eq!(view.holders[0].fence, Some(next.fence));
+}
+
+/// P9: a detached lease outlives the process that took it, and whoever knows its holder id can
+/// release it.
+async fn a_detached_lease_outlives_its_process(arena: Arena) {
+    let client = arena.client().await;
+    let directory = directory();
+    let mut child = script(&arena, &directory, Duration::from_secs(60)).start();
+    child.send("detach").expect("the child listens");
+    let line = child.wait_for("granted ", PATIENCE).expect("the child is granted the lock");
+    let (fence, holder) = line.split_once(' ').expect("fence and holder");
+    child.kill().expect("the child dies");
+    // Long enough for a store that notices when a process dies.
+    tokio::time::sleep(GRACE).await;
+    let view = client.view(&name(LOCK)).await;
+    assert_eq!(view.holders.len(), 1, "{view:?}");
+    assert_eq!(view.holders[0].fence, Some(Fence::parse(fence).expect("a fence")));
+    let holder = HolderId::parse(holder).expect("a holder id");
+    let outcome = client.release_of(&name(LOCK), holder).await;
+    assert_eq!(outcome, ReleaseOutcome::Released);
+    client.take(client.request(&name(LOCK))).await;
+}
+
+/// P10: a waiter in another process is woken when its turn comes: half of the hand-overs take
+/// less than a poll would.
+async fn waiters_of_other_processes_are_woken(arena: Arena) {
+    const HAND_OVERS: usize = 9;
+    let client = arena.client().await;
+    let directory = directory();
+    let mut child = script(&arena, &directory, Duration::from_secs(30)).start();
+    let mut held = client.take(client.request(&name(LOCK))).await;
+    let mut times = Vec::new();
+    for _ in 0..HAND_OVERS {
+        child.send("acquire").expect("the child listens");
+        client.until(&held.name, "the child waits", |view| view.waiting == 1).await;
+        let sent = Moment::now();
+        client.release(&held).await;
+        let (_, granted_ns) = granted(&child);
+        times.push(Duration::from_nanos(granted_ns.saturating_sub(sent.host_ns())));
+        let waiter = queue(&client).await;
+        let sent = Moment::now();
+        child.send("release").expect("the child listens");
+        held = finish(waiter).await;
+        times.push(held.granted.since(sent));
+    }
+    times.sort_unstable();
+    let median = times[times.len() / 2];
+    assert!(median < Duration::from_millis(250), "hand-overs took {times:?}");
+}
+
+/// P4: fences rise from process to process, over releases, deaths and processes that come later.
+async fn fences_rise_over_processes(arena: Arena) {
+    let client = arena.client().await;
+    let directory = directory();
+    let ttl = arena.short_ttl().max(Duration::from_secs(1));
+    let mut fences = Vec::new();
+    for round in 0..4 {
+        let mut child = script(&arena, &directory, ttl).start();
+        fences.push(take(&mut child).0);
+        if round % 2 == 0 {
+            child.send("release").expect("the child listens");
+            child.wait_for("released", PATIENCE).expect("the child releases");
+        }
+        child.kill().expect("the child dies");
+        let held = finish(client.wait_for(client.waiting_request(&name(LOCK)))).await;
+        fences.push(held.fence.get());
+        client.release(&held).await;
+    }
+    let rising = fences.windows(2).all(|pair| pair[0] < pair[1]);
+    assert!(rising, "fences did not rise: {fences:?}");
+}
+
+/// P1: eight processes that increment a number under the lock never hold it together and lose no
+/// increment.
+async fn workers_never_overlap(arena: Arena) {
+    const WORKERS: u64 = 8;
+    const ROUNDS: u64 = 20;
+    let directory = directory();
+    let mut workers = Vec::new();
+    for worker in 0..WORKERS {
+        let script = Script {
+            role: Role::Worker,
+            seed: arena.seed.of(&format!("worker {worker}")),
+            rounds: ROUNDS,
+            ..script(&arena, &directory, Duration::from_secs(5))
+        };
+        workers.push(script.start());
+    }
+    for worker in &workers {
+        worker.wait_for("done", PATIENCE * 2).expect("the worker ends");
+    }
+    let work = Work::read(directory.path()).expect("the logs");
+    assert_excluded(&work.intervals);
+    assert_eq!((work.acknowledged, work.unknown), (WORKERS * ROUNDS, 0));
+    let number = Ledger::open(directory.path()).and_then(|ledger| ledger.number());
+    assert_eq!(number.expect("the ledger"), work.acknowledged, "increments were lost");
+}
+
+/// P1: the same while workers are killed at random and others take their place: no two hold the
+/// lock together, and every increment that was acknowledged is there.
+async fn killed_workers_lose_nothing(arena: Arena) {
+    const WORKERS: u64 = 5;
+    const KILLS: u64 = 8;
+    let directory = directory();
+    let mut dice = arena.seed.dice();
+    let start = |number: u64| {
+        let script = Script {
+            role: Role::Worker,
+            seed: arena.seed.of(&format!("worker {number}")),
+            rounds: u64::MAX,
+            ..script(&arena, &directory, Duration::from_secs(1))
+        };
+        let worker = script.start();
+        worker.wait_for("ready", PATIENCE).expect("the worker starts");
+        worker
+    };
+    let mut workers: Vec<Child> = (0..WORKERS).map(&start).collect();
+    for kill in 0..KILLS {
+        tokio::time::sleep(dice.time_below(Duration::from_millis(150))).await;
+        let victim = usize::try_from(dice.below(WORKERS)).expect("a small number");
+        workers[victim].kill().expect("the worker dies");
+        workers[victim] = start(WORKERS + kill);
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for mut worker in workers {
+        worker.finish(PATIENCE).expect("the worker ends when told to");
+    }
+    let work = Work::read(directory.path()).expect("the logs");
+    assert_excluded(&work.intervals);
+    assert!(work.acknowledged > 0, "nobody could work");
+    let number = Ledger::open(directory.path()).and_then(|ledger| ledger.number());
+    let number = number.expect("the ledger");
+    let possible = work.acknowledged..=work.acknowledged + work.unknown;
+    assert!(possible.contains(&number), "{number} increments of {possible:?}");
+}

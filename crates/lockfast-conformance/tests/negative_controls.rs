@@ -1,0 +1,73 @@
+//! The suite bites: every deliberately broken store fails the case that its defect breaks, and the
+//! same store without the defect passes it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
+#![allow(dead_code, reason = "other tests use the rest of the reference store")]
+
+mod reference;
+
+use std::time::Duration;
+
+use lockfast_conformance::Verdict;
+use reference::Reference;
+use reference::defect::Defect;
+
+/// A defect may show as a hang, which need not be waited out.
+const TIME_LIMIT: Duration = Duration::from_secs(8);
+
+#[test]
+fn every_defect_is_found() {
+    // Cases fail by panicking, which is what is wanted here and would fill the screen.
+    std::panic::set_hook(Box::new(|_| {}));
+    let unfound: Vec<String> = std::thread::scope(|scope| {
+        let controls: Vec<_> = Defect::TABLE
+            .chunks(Defect::TABLE.len().div_ceil(4))
+            .map(|share| scope.spawn(|| share.iter().filter_map(run_control).collect::<Vec<_>>()))
+            .collect();
+        controls.into_iter().flat_map(|control| control.join().expect("no panic")).collect()
+    });
+    let _ = std::panic::take_hook();
+    assert!(unfound.is_empty(), "\n{}", unfound.join("\n"));
+}
+
+fn run_control((defect, expected): &(Defect, &str)) -> Option<String> {
+    let run = |defect| {
+        lockfast_conformance::run(Reference::with(defect), TIME_LIMIT, |case| case == *expected)
+    };
+    let broken = run(Some(*defect));
+    match broken.verdict(expected) {
+        Some(Verdict::Failed(_)) => {}
+        other => return Some(format!("{defect:?}: {expected} says {other:?}")),
+    }
+    let whole = run(None);
+    match whole.verdict(expected) {
+        Some(Verdict::Passed) => None,
+        other => Some(format!("{expected} fails without the defect: {other:?}")),
+    }
+}
+
+#[test]
+fn a_pinned_list_that_does_not_match_fails() {
+    let unknown = Reference::with(None).ignoring(&[("queue::no_such_case", "a typing error")]);
+    let report = lockfast_conformance::run(unknown, TIME_LIMIT, |case| case.contains("no_such"));
+    let failures: Vec<_> = report.failures().collect();
+    assert_eq!(failures.len(), 1, "{report}");
+    assert!(failures[0].1.contains("is no case"), "{report}");
+
+    let unlisted = "process::workers_never_overlap";
+    let missing = Reference::with(None).ignoring(&[]);
+    let report = lockfast_conformance::run(missing, TIME_LIMIT, |case| case == unlisted);
+    let Some(Verdict::Failed(message)) = report.verdict(unlisted) else {
+        panic!("it needs several processes: {report}");
+    };
+    assert!(message.contains("list \"process::workers_never_overlap\""), "{message}");
+
+    let listed =
+        lockfast_conformance::run(Reference::with(None), TIME_LIMIT, |case| case == unlisted);
+    assert!(matches!(listed.verdict(unlisted), Some(Verdict::Ignored(_))), "{listed}");
+}

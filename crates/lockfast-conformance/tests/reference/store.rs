@@ -1,0 +1,477 @@
+//! The reference store: every lock is a list of claims in the order in which they came.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::time::wall_clock;
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, ClientId, ConnectContext, Error, ErrorKind, EventStream, Fence,
+    Grant, Guarantee, HolderId, HolderView, Label, LockName, LockView, LossCause, LossReporter,
+    Mode, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome,
+    RenewRequest, Result, RevokeOutcome, RevokeRequest, Wait, WatchEvent, WatchKind,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::defect::Defect;
+
+const TICK: Duration = Duration::from_millis(2);
+
+pub(crate) struct Store {
+    state: Mutex<State>,
+    defect: Option<Defect>,
+    pub(crate) herd: watch::Sender<u64>,
+    pub(crate) profile: Profile,
+}
+
+#[derive(Default)]
+struct State {
+    locks: BTreeMap<LockName, Vec<Claim>>,
+    fence: u64,
+    grants: u64,
+    revoked: Vec<(HolderId, String)>,
+    watchers: Vec<mpsc::Sender<WatchEvent>>,
+}
+
+struct Claim {
+    request: AcquireRequest,
+    label: Label,
+    losses: LossReporter,
+    asked: Moment,
+    granted: Option<Granted>,
+    answer: Option<oneshot::Sender<Result<AcquireOutcome>>>,
+}
+
+struct Granted {
+    fence: Fence,
+    expires: Moment,
+    since: SystemTime,
+}
+
+impl Store {
+    pub(crate) fn open(defect: Option<Defect>) -> Arc<Self> {
+        let store = Arc::new(Self {
+            state: Mutex::default(),
+            defect,
+            herd: watch::Sender::new(0),
+            profile: Profile {
+                backend: "reference",
+                guarantee: Guarantee::Efficiency,
+                because: "it lives in the memory of a test",
+                order: Order::Fifo,
+                expiry: Expiry::Ttl,
+                reach: Reach::Process,
+                fence: FenceSurvival::Process,
+                ttl_min: Duration::from_millis(100),
+            },
+        });
+        let clock = Arc::downgrade(&store);
+        std::thread::spawn(move || {
+            while let Some(store) = clock.upgrade() {
+                store.tick();
+                drop(store);
+                std::thread::sleep(TICK);
+            }
+        });
+        store
+    }
+
+    pub(crate) fn has(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    /// The ids of all who hold or wait, which nobody should see.
+    pub(crate) fn holders(&self) -> Vec<HolderId> {
+        self.lock().locks.values().flatten().map(|claim| claim.request.holder).collect()
+    }
+
+    /// Forgets whatever a client has.
+    pub(crate) fn forget(&self, client: ClientId) {
+        for claims in self.lock().locks.values_mut() {
+            claims.retain(|claim| claim.request.holder.client() != client);
+        }
+    }
+
+    pub(crate) fn watch(&self) -> EventStream {
+        let (feeder, stream) = EventStream::channel();
+        self.lock().watchers.push(feeder);
+        stream
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn key(&self, name: &LockName) -> LockName {
+        if self.has(Defect::FoldsCase) {
+            return LockName::new(name.as_str().to_lowercase()).unwrap_or(name.clone());
+        }
+        name.clone()
+    }
+
+    /// Ends what has expired and refuses those whose time is up.
+    fn tick(&self) {
+        let now = Moment::now();
+        let state = &mut *self.lock();
+        for name in state.locks.keys().cloned().collect::<Vec<_>>() {
+            let claims = state.locks.get_mut(&name).unwrap();
+            let ended: Vec<Claim> = claims
+                .extract_if(.., |claim| match &claim.granted {
+                    Some(granted) => {
+                        granted.expires.has_passed(now) && !self.has(Defect::NeverExpires)
+                    }
+                    None => match claim.request.wait {
+                        Wait::Until(at) if self.has(Defect::TimeoutIsEarly) => {
+                            at.before(Duration::from_millis(30)).has_passed(now)
+                        }
+                        Wait::Until(at) => at.has_passed(now),
+                        _ => false,
+                    },
+                })
+                .collect();
+            for claim in ended {
+                self.end(state, &name, claim, WatchKind::Expired);
+            }
+            self.settle(state, &name);
+        }
+    }
+
+    /// Tells everybody that a claim is gone.
+    fn end(&self, state: &mut State, name: &LockName, mut claim: Claim, why: WatchKind) {
+        let kind = if claim.granted.is_some() { why } else { WatchKind::Abandoned };
+        if kind != WatchKind::Expired || !self.has(Defect::ExpiryIsSilent) {
+            tell(state, name, kind, &claim);
+        }
+        if kind == WatchKind::Expired {
+            claim.losses.report(claim.request.holder, LossCause::Forgotten);
+        }
+        if kind == WatchKind::Abandoned
+            && let Some(answer) = claim.answer.take()
+        {
+            let waited = Moment::now().since(claim.asked);
+            let lock = view(state, name);
+            let _ = answer.send(Ok(AcquireOutcome::Taken(Refusal { lock, waited })));
+            if self.has(Defect::TimeoutLeavesClaim) {
+                claim.request.wait = Wait::Forever;
+                state.locks.entry(name.clone()).or_default().push(claim);
+            }
+        }
+    }
+
+    /// Grants whatever may be granted now.
+    fn settle(&self, state: &mut State, name: &LockName) {
+        let Some(mut claims) = state.locks.remove(name) else {
+            return;
+        };
+        let mut order: Vec<usize> = (0..claims.len()).collect();
+        if self.has(Defect::Unfair) {
+            order.sort_by_key(|at| (claims[*at].granted.is_none(), std::cmp::Reverse(*at)));
+        }
+        for place in 0..order.len() {
+            let at = order[place];
+            let ahead: Vec<&Claim> = order[..place].iter().map(|at| &claims[*at]).collect();
+            if claims[at].granted.is_some() || !self.may_enter(state, &claims[at], &ahead) {
+                continue;
+            }
+            let claim = &mut claims[at];
+            match self.next_fence(state, claim.request.floor) {
+                Ok(fence) => self.grant(state, name, claim, fence),
+                Err(error) => {
+                    let claim = claims.remove(at);
+                    let _ = claim.answer.unwrap().send(Err(error));
+                    break;
+                }
+            }
+        }
+        if !claims.is_empty() {
+            state.locks.insert(name.clone(), claims);
+        }
+    }
+
+    fn may_enter(&self, state: &State, claim: &Claim, ahead: &[&Claim]) -> bool {
+        let exclusive = |claim: &&&Claim| claim.request.mode == Mode::Exclusive;
+        let wanted =
+            |claim: &&&Claim| claim.granted.is_some() || !self.has(Defect::OvertakesWriters);
+        match claim.request.mode {
+            Mode::Exclusive if self.has(Defect::DoubleGrant) && state.grants % 7 == 6 => true,
+            Mode::Exclusive => ahead.is_empty(),
+            Mode::Shared => !ahead.iter().filter(wanted).any(|claim| exclusive(&claim)),
+            Mode::Permit { limit } => {
+                let mut limit = limit.get() as usize;
+                if self.has(Defect::OnePermitTooMany) {
+                    limit += 1;
+                }
+                if self.has(Defect::OnePermitTooFew) {
+                    limit -= 1;
+                }
+                ahead.len() < limit && !ahead.iter().any(|claim| exclusive(&claim))
+            }
+        }
+    }
+
+    fn next_fence(&self, state: &mut State, floor: Option<Fence>) -> Result<Fence> {
+        let floor = floor.filter(|_| !self.has(Defect::FenceIgnoresFloor));
+        let next = state.fence.max(floor.map_or(0, Fence::get)) + 1;
+        if self.has(Defect::FenceWraps) && next >= Fence::LIMIT {
+            state.fence = 1;
+            return Fence::new(1);
+        }
+        let fence = Fence::new(next)?;
+        if !self.has(Defect::FenceRepeats) || state.grants % 3 != 2 {
+            state.fence = next;
+        }
+        Ok(fence)
+    }
+
+    fn grant(&self, state: &mut State, name: &LockName, claim: &mut Claim, fence: Fence) {
+        state.grants += 1;
+        let from = Moment::now();
+        claim.granted = Some(Granted {
+            fence,
+            expires: self.expiry(from, claim.request.ttl, claim.request.lock_delay),
+            since: wall_clock(),
+        });
+        tell(state, name, WatchKind::Granted, claim);
+        if let Some(answer) = claim.answer.take() {
+            // A waiter that is gone is released by its engine.
+            let _ = answer.send(Ok(AcquireOutcome::Granted(Grant { fence, from })));
+        }
+    }
+
+    fn expiry(&self, from: Moment, ttl: Duration, lock_delay: Duration) -> Moment {
+        if self.has(Defect::ExpiresEarly) {
+            return from + ttl * 3 / 4;
+        }
+        if self.has(Defect::ForgetsLockDelay) {
+            return from + ttl;
+        }
+        from + ttl + lock_delay
+    }
+
+    /// Puts a request into the queue; answers what can be answered at once.
+    pub(crate) fn enter(&self, context: &ConnectContext, request: AcquireRequest) -> Entered {
+        let name = self.key(&request.name);
+        let state = &mut *self.lock();
+        let claims = state.locks.entry(name.clone()).or_default();
+        let (answer, answered) = oneshot::channel();
+        let known = claims.iter_mut().find(|claim| claim.request.holder == request.holder);
+        if let Some(claim) = known.filter(|_| !self.has(Defect::RepeatIsSecondClaim)) {
+            if claim.request.mode != request.mode && !self.has(Defect::ModeChanges) {
+                return Entered::Now(Err(Error::new(ErrorKind::AlreadyHeld, "it is held")));
+            }
+            let Some(granted) = &mut claim.granted else {
+                claim.answer = Some(answer);
+                return Entered::Waiting(answered);
+            };
+            let (fence, from) = (granted.fence, Moment::now());
+            if !self.has(Defect::RepeatKeepsTtl) {
+                granted.expires = self.expiry(from, request.ttl, request.lock_delay);
+            }
+            return Entered::Now(Ok(AcquireOutcome::Granted(Grant { fence, from })));
+        }
+        let other_limit = claims.iter().any(|claim| {
+            matches!((claim.request.mode, request.mode),
+                (Mode::Permit { limit: a }, Mode::Permit { limit: b }) if a != b)
+        });
+        if other_limit && !self.has(Defect::IgnoresLimit) {
+            return Entered::Now(Err(Error::new(ErrorKind::Conflict, "it has another limit")));
+        }
+        let holder = request.holder;
+        let barges = self.has(Defect::ReleaseLeavesGap)
+            && claims.iter().all(|claim| claim.granted.is_none());
+        let place = if barges { 0 } else { claims.len() };
+        let claim = Claim {
+            request,
+            label: context.label.clone(),
+            losses: context.losses.clone(),
+            asked: Moment::now(),
+            granted: None,
+            answer: Some(answer),
+        };
+        claims.insert(place, claim);
+        self.settle(state, &name);
+        let Some(claims) = state.locks.get_mut(&name) else {
+            return Entered::Waiting(answered);
+        };
+        let at = claims
+            .iter()
+            .position(|claim| claim.request.holder == holder && claim.granted.is_none());
+        let Some(at) = at else {
+            return Entered::Waiting(answered);
+        };
+        let now = Moment::now();
+        let one_try = match claims[at].request.wait {
+            Wait::No => true,
+            Wait::Until(until) => until.has_passed(now),
+            Wait::Forever => false,
+        };
+        if one_try {
+            claims.remove(at);
+            let (lock, waited) = (view(state, &name), Duration::ZERO);
+            return Entered::Now(Ok(AcquireOutcome::Taken(Refusal { lock, waited })));
+        }
+        let claim = claims.remove(at);
+        tell(state, &name, WatchKind::Queued, &claim);
+        state.locks.entry(name).or_default().insert(at, claim);
+        Entered::Waiting(answered)
+    }
+
+    pub(crate) fn renew(&self, request: &RenewRequest) -> RenewOutcome {
+        let name = self.key(&request.name);
+        let state = &mut *self.lock();
+        let expires = self.expiry(Moment::now(), request.ttl, request.lock_delay);
+        let claims = state.locks.get_mut(&name);
+        let claim = claims.and_then(|claims| {
+            claims.iter_mut().find(|claim| {
+                claim.request.holder == request.holder || self.has(Defect::RenewIgnoresHolder)
+            })
+        });
+        match claim {
+            Some(Claim { granted: Some(granted), .. }) => {
+                granted.expires = expires;
+                RenewOutcome::Renewed
+            }
+            Some(_) if self.has(Defect::RenewGrantsWaiters) => RenewOutcome::Renewed,
+            _ if self.has(Defect::RenewCreates) => RenewOutcome::Renewed,
+            _ => {
+                let mut revoked = state.revoked.iter();
+                let reason = revoked.find(|(holder, _)| *holder == request.holder);
+                RenewOutcome::Lost(match reason {
+                    Some((_, reason)) if !self.has(Defect::RevokeIsUntold) => {
+                        LossCause::Revoked { reason: reason.clone() }
+                    }
+                    _ => LossCause::Forgotten,
+                })
+            }
+        }
+    }
+
+    pub(crate) fn release(&self, request: &ReleaseRequest) -> ReleaseOutcome {
+        let name = self.key(&request.name);
+        let state = &mut *self.lock();
+        let claims = state.locks.entry(name.clone()).or_default();
+        let at = claims.iter().position(|claim| {
+            claim.request.holder == request.holder
+                || self.has(Defect::ReleaseIgnoresHolder) && claim.granted.is_some()
+        });
+        let mut outcome = ReleaseOutcome::NotHeld;
+        if let Some(at) = at {
+            let claim = &mut claims[at];
+            let unheard = claim.request.wait == Wait::Forever;
+            if claim.granted.is_some() && unheard && self.has(Defect::GrantOutlivesCancel)
+                || claim.granted.is_none() && self.has(Defect::WaiterOutlivesCancel)
+            {
+                return outcome;
+            }
+            if let Some(granted) = &mut claim.granted {
+                outcome = ReleaseOutcome::Released;
+                if self.has(Defect::DelaysAfterRelease) && !claim.request.lock_delay.is_zero() {
+                    granted.expires = Moment::now() + claim.request.lock_delay;
+                    return outcome;
+                }
+            }
+            let claim = claims.remove(at);
+            self.end(state, &name, claim, WatchKind::Released);
+        }
+        if self.has(Defect::PollsSlowly) {
+            // The next is let in by the clock, and late.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        if !self.has(Defect::ReleaseLeavesGap) {
+            self.settle(state, &name);
+        }
+        self.herd.send_modify(|count| *count += 1);
+        if state.locks.get(&name).is_some_and(Vec::is_empty) {
+            state.locks.remove(&name);
+        }
+        outcome
+    }
+
+    pub(crate) fn revoke(&self, request: &RevokeRequest) -> RevokeOutcome {
+        let name = self.key(&request.name);
+        let state = &mut *self.lock();
+        let seen = view(state, &name).holders;
+        let expected = |view: &HolderView| {
+            request.expect_fence.is_none() || view.fence == request.expect_fence
+        };
+        if seen.is_empty() {
+            return RevokeOutcome::NotHeld;
+        }
+        if !seen.iter().any(expected) && !self.has(Defect::RevokeIgnoresFence) {
+            return RevokeOutcome::OtherFence(seen);
+        }
+        let claims = state.locks.get_mut(&name).unwrap();
+        let lost: Vec<Claim> = claims.extract_if(.., |claim| claim.granted.is_some()).collect();
+        for claim in lost {
+            let holder = claim.request.holder;
+            state.revoked.push((holder, request.reason.clone()));
+            self.end(state, &name, claim, WatchKind::Revoked);
+        }
+        self.settle(state, &name);
+        RevokeOutcome::Revoked(seen)
+    }
+
+    pub(crate) fn inspect(&self, query: &Query) -> Vec<LockView> {
+        let state = self.lock();
+        let (prefix, after, limit) = match query {
+            Query::Name(name) => return vec![view(&state, &self.key(name))],
+            Query::Prefix { prefix, after, limit } => (prefix, after, *limit),
+        };
+        let matches = |name: &str| {
+            if self.has(Defect::PrefixIsPattern) && prefix.contains(['*', '%', '_']) {
+                return name.starts_with(prefix.trim_end_matches(['*', '%', '_']));
+            }
+            name.starts_with(prefix.as_str())
+        };
+        let mut views: Vec<LockView> = state
+            .locks
+            .keys()
+            .filter(|name| matches(name.as_str()) && after.as_ref().is_none_or(|a| *name > a))
+            .map(|name| view(&state, name))
+            .filter(|view| !view.holders.is_empty() || view.waiting > 0)
+            .take(limit)
+            .collect();
+        if self.has(Defect::ListsOutOfOrder) {
+            views.reverse();
+        }
+        views
+    }
+}
+
+/// What came of entering the queue.
+pub(crate) enum Entered {
+    Now(Result<AcquireOutcome>),
+    Waiting(oneshot::Receiver<Result<AcquireOutcome>>),
+}
+
+fn view(state: &State, name: &LockName) -> LockView {
+    let now = Moment::now();
+    let claims = state.locks.get(name).map_or(&[][..], Vec::as_slice);
+    let holders = claims.iter().filter_map(|claim| {
+        let granted = claim.granted.as_ref()?;
+        Some(HolderView {
+            label: Some(claim.label.clone()),
+            mode: claim.request.mode,
+            fence: Some(granted.fence),
+            since: granted.since,
+            remaining: granted.expires.remaining(now),
+        })
+    });
+    LockView {
+        name: name.clone(),
+        holders: holders.collect(),
+        waiting: claims.iter().filter(|claim| claim.granted.is_none()).count(),
+    }
+}
+
+fn tell(state: &mut State, name: &LockName, kind: WatchKind, claim: &Claim) {
+    let event = WatchEvent {
+        at: wall_clock(),
+        name: name.clone(),
+        kind,
+        fence: claim.granted.as_ref().map(|granted| granted.fence),
+        label: Some(claim.label.clone()),
+    };
+    state.watchers.retain(|watcher| watcher.try_send(event.clone()).is_ok());
+}
