@@ -1,0 +1,297 @@
+//! What was typed, and nothing else: no defaults from elsewhere, no checks beyond the form.
+//! What it means is decided in [`plan`](crate::plan).
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
+
+/// Run jobs under a lock, and look after the locks
+#[derive(Debug, Parser)]
+#[command(
+    name = "lockfast",
+    version,
+    arg_required_else_help = true,
+    subcommand_required = true,
+    max_term_width = 100,
+    after_help = "Durations have a unit: 500ms, 30s, 5m, 2h, 1m30s.\n\
+                  The store is --on, else $LOCKFAST_URL, else `url` in the config file, else the \
+                  embedded store in the user's state directory."
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What goes with every command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Global {
+    /// The store, as in `embedded:` or `embedded:PATH`
+    #[arg(long, global = true, value_name = "URL", help_heading = "Store and output")]
+    pub(crate) on: Option<OsString>,
+    /// Read this file instead of ~/.config/lockfast/config.toml
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Store and output")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print data as JSON; the same as --format json
+    #[arg(long, global = true, conflicts_with = "format", help_heading = "Store and output")]
+    pub(crate) json: bool,
+    /// How to print data
+    #[arg(long, global = true, value_enum, help_heading = "Store and output")]
+    pub(crate) format: Option<Format>,
+    /// Tell on standard error what happens; twice for more
+    #[arg(long, short, global = true, action = ArgAction::Count,
+          help_heading = "Store and output")]
+    pub(crate) verbose: u8,
+}
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Human,
+    /// For programs: one JSON value, or one on each line
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(Run),
+    Acquire(Acquire),
+    Renew(Renew),
+    Release(Release),
+    Show(Show),
+    List(List),
+    Watch(Watch),
+    ForceRelease(ForceRelease),
+    Bench(Bench),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// How a lock is asked for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Claim {
+    /// Wait at most so long for a taken lock [default: as long as it takes]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) wait: Option<OsString>,
+    /// Do not wait at all
+    #[arg(long = "try", conflicts_with = "wait")]
+    pub(crate) try_once: bool,
+    /// Hold it together with other --shared holders
+    #[arg(long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+    /// Hold one of N permits; everybody who uses the name says the same N
+    #[arg(long, value_name = "N")]
+    pub(crate) permits: Option<u32>,
+    /// What people read about this holder
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<OsString>,
+    /// How much longer than the lease the store keeps others out when it is not released
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) lock_delay: Option<OsString>,
+}
+
+/// Run a command while holding a lock
+///
+/// The lock is renewed while the command runs and released when it has ended, together with
+/// everything that it started. If the lease is lost, the command is stopped before another holder
+/// can start. The command sees LOCKFAST_NAME and LOCKFAST_FENCE.
+///
+/// Exit status: the command's own; 75 not acquired (or the one given with -E); 120 the lease was
+/// lost; 125 Lockfast failed; 126 the command cannot be executed; 127 it was not found; 128+N it
+/// was ended by signal N.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "lockfast run [OPTIONS] <NAME> -- <COMMAND>...")]
+pub(crate) struct Run {
+    /// The lock
+    pub(crate) name: OsString,
+    #[command(flatten)]
+    pub(crate) claim: Claim,
+    /// How long a lease lasts without renewal [default: 30s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) ttl: Option<OsString>,
+    /// How often it is renewed [default: a third of the ttl]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) renew: Option<OsString>,
+    /// What happens to the command when the lease is lost
+    #[arg(long, value_enum, default_value = "kill")]
+    pub(crate) on_lost: OnLost,
+    /// How long the command may take to stop before it is killed [default: 5s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) grace: Option<OsString>,
+    /// Exit with N when the lock is not acquired [default: 75]
+    #[arg(short = 'E', value_name = "N")]
+    pub(crate) exit_busy: Option<u8>,
+    /// Set a variable in the command's environment
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<OsString>,
+    /// Write the fence to this file before the command starts
+    #[arg(long, value_name = "PATH")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Write the fence to this open file descriptor before the command starts
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) fd: Option<OsString>,
+    /// The command and its arguments; no shell is involved
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What happens to the command when the lease is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+pub(crate) enum OnLost {
+    /// TERM, then KILL before another holder can start
+    Kill,
+    /// TERM only
+    Term,
+    /// Only a message
+    Warn,
+}
+
+/// Take a lock that nothing renews, for scripts
+///
+/// Prints the holder id, the fence and the deadline. The holder id is a secret: whoever has it can
+/// renew and release the lock.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Acquire {
+    /// The lock
+    pub(crate) name: OsString,
+    /// How long to hold it
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) ttl: OsString,
+    #[command(flatten)]
+    pub(crate) claim: Claim,
+}
+
+/// Prolong a lock that `acquire` took
+#[derive(Debug, clap::Args)]
+pub(crate) struct Renew {
+    /// The lock
+    pub(crate) name: OsString,
+    /// The holder id that `acquire` printed, or - to read it from standard input
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub(crate) holder: OsString,
+    /// How long to hold it from now on
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) ttl: OsString,
+}
+
+/// Give back a lock that `acquire` took
+#[derive(Debug, clap::Args)]
+pub(crate) struct Release {
+    /// The lock
+    pub(crate) name: OsString,
+    /// The holder id that `acquire` printed, or - to read it from standard input
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub(crate) holder: OsString,
+}
+
+/// Show who holds a lock
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    /// The lock
+    pub(crate) name: OsString,
+}
+
+/// List the locks that are held or waited for
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// Only names that start with this, to the letter
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prefix: Option<OsString>,
+    /// At most so many
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+}
+
+/// Print what happens to locks, as it happens
+#[derive(Debug, clap::Args)]
+pub(crate) struct Watch {
+    /// Only this lock
+    pub(crate) name: Option<OsString>,
+}
+
+/// Take a lock away from its holder
+///
+/// The holder is told that its lease was lost. Whatever it does at that moment may overlap with
+/// the next holder, unless fences are checked.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ForceRelease {
+    /// The lock
+    pub(crate) name: OsString,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Why; the holder is told
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: OsString,
+    /// Only if it is held with this fence
+    #[arg(long, value_name = "FENCE", allow_hyphen_values = true)]
+    pub(crate) expect_fence: Option<OsString>,
+}
+
+/// Measure how fast this store is for locks
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    pub(crate) what: BenchKind,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchKind {
+    /// Acquire and release, without anybody in the way
+    Cycle {
+        /// How many at once, each with a lock of its own
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        tasks: u32,
+        /// For how long
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        seconds: u64,
+    },
+    /// Pass one lock around, each waiter with a connection of its own
+    Handover {
+        /// How many pass it around
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1_000))]
+        waiters: u32,
+        /// For how long
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        seconds: u64,
+    },
+    /// Keep leases of 30 s, and see what that costs
+    Renew {
+        /// How many
+        #[arg(long, default_value_t = 10_000,
+              value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        leases: u32,
+        /// For how long
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        seconds: u64,
+    },
+}
+
+/// Print a completion script for a shell
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Print the manual page
+#[derive(Debug, clap::Args)]
+pub(crate) struct Man {
+    /// Write the pages of all commands into this directory instead
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        super::Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,56 @@
+//! `lockfast acquire`: take a lock for a script; nothing renews it.
+
+use lockfast::{DetachedLease, Moment};
+use lockfast_core::time::wall_clock;
+use serde_json::json;
+
+use super::waiting::wait_for;
+use crate::args::{Acquire, Global};
+use crate::exit::{Failure, Outcome};
+use crate::output::{Output, timestamp, write_out};
+use crate::plan::{self, Store};
+use crate::process::signals::Signals;
+
+/// Takes the lock and prints what renewing and releasing it needs.
+///
+/// # Errors
+/// When it is not acquired, or when that cannot be printed; then nothing stays locked.
+///
+/// # Cancel safety
+/// Nothing stays locked.
+pub(crate) async fn run(args: &Acquire, global: &Global, output: &Output) -> Outcome {
+    let name = plan::name(&args.name)?;
+    let ttl = plan::ttl(&args.ttl)?;
+    let options = plan::options(&args.claim, ttl)?;
+    let mode = plan::mode(&args.claim)?;
+    let label = plan::label(&args.claim)?;
+    let store = Store::choose(global, output)?;
+    let locker = store.connect_for(label, output).await?;
+    let lock = locker.lock(&name, mode)?.with(options)?;
+    let mut signals =
+        Signals::listen().map_err(|error| Failure::internal("no signal handlers", error))?;
+    let acquisition = lock.acquire_detached();
+    let lease = wait_for(acquisition, &locker, &name, &mut signals, output).await?;
+    if let Err(failure) = print(&lease, output) {
+        // Nobody knows the holder id, so nobody could ever release it.
+        locker.release_detached(&name, lease.holder).await?;
+        return Err(failure);
+    }
+    Ok(0)
+}
+
+fn print(lease: &DetachedLease, output: &Output) -> Result<(), Failure> {
+    let left = lease.deadline.remaining(Moment::now());
+    let deadline = timestamp(wall_clock() + left);
+    let holder = lease.holder.to_hex();
+    if output.json() {
+        return output.value(&json!({
+            "name": lease.name.as_str(),
+            "holder": holder,
+            "fence": lease.fence.get(),
+            "deadline": deadline,
+            "remaining_ms": u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+        }));
+    }
+    write_out(&format!("holder={holder}\nfence={}\ndeadline={deadline}\n", lease.fence))
+}

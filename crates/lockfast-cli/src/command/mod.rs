@@ -1,0 +1,15 @@
+//! One file for each command. Each takes what was typed and answers an exit code or a failure.
+
+pub(crate) mod acquire;
+pub(crate) mod bench;
+pub(crate) mod completions;
+pub(crate) mod force_release;
+pub(crate) mod list;
+pub(crate) mod man;
+pub(crate) mod release;
+pub(crate) mod renew;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod view;
+pub(crate) mod waiting;
+pub(crate) mod watch;

@@ -1,0 +1,274 @@
+//! `lockfast run`: take the lock, run a command, let go when nothing of it is left.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockfast::{Lease, LockName, Locker, Mode, Options, Released};
+use lockfast_core::Label;
+use lockfast_core::capability::Expiry;
+use lockfast_core::error::quote;
+use lockfast_core::view::brief;
+
+use super::waiting::wait_for;
+use crate::args::{Global, OnLost, Run};
+use crate::exit::{Failure, LOST, NOT_ACQUIRED, NOT_EXECUTABLE, Outcome, RUN_FAILED};
+use crate::guard::{Job, Supervisor, Verdict};
+use crate::held::{self, Held};
+use crate::output::Output;
+use crate::plan::{self, Store};
+use crate::process::lookup;
+use crate::process::signals::Signals;
+use crate::process::token::TokenSink;
+
+const TTL_DEFAULT: Duration = Duration::from_secs(30);
+const GRACE_DEFAULT: Duration = Duration::from_secs(5);
+
+/// What is to be run, checked.
+struct Plan {
+    name: LockName,
+    mode: Mode,
+    ttl: Duration,
+    grace: Duration,
+    on_lost: OnLost,
+    options: Options,
+    label: Label,
+    variables: Vec<(OsString, OsString)>,
+    path: PathBuf,
+    argv: Vec<OsString>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// With the exit codes of `run`.
+///
+/// # Cancel safety
+/// Not safe: the command would be stopped by its guard.
+pub(crate) async fn run(args: Run, global: &Global, output: &Output) -> Outcome {
+    let busy = args.exit_busy.unwrap_or(NOT_ACQUIRED);
+    let outcome = hold_and_run(args, global, output).await;
+    outcome.map_err(|failure| failure.of_run().with_busy_code(busy))
+}
+
+async fn hold_and_run(args: Run, global: &Global, output: &Output) -> Outcome {
+    let mut token = TokenSink::check(args.fd.as_deref())?;
+    let plan = Plan::new(&args)?;
+    let store = Store::choose(global, output)?;
+    let locker = store.connect_for(plan.label.clone(), output).await?;
+    let lock = locker.lock(&plan.name, plan.mode)?.with(plan.options.clone())?;
+    let around = held::around_us();
+    let fingerprint = store.fingerprint(&locker);
+    if let Some(held) = find_outer(&plan, &around, fingerprint, &locker).await? {
+        token.open(args.token_file.as_deref())?;
+        token.write(held.fence)?;
+        return become_command(&plan, held, around);
+    }
+    token.open(args.token_file.as_deref())?;
+    let mut signals =
+        Signals::listen().map_err(|error| Failure::internal("no signal handlers", error))?;
+    let guard = wait_for(lock.acquire(), &locker, &plan.name, &mut signals, output).await?;
+    let job = plan.into_job(&store, &locker, &guard, around, fingerprint);
+    let on_lost = job.on_lost;
+    let lease = Lease::clone(&guard);
+    let (verdict, supervisor) = match token.write(lease.fence()) {
+        Ok(()) => supervise(&lease, job, &mut signals, output).await,
+        Err(failure) => (Err(failure), None),
+    };
+    let released = guard.release().await;
+    if let Some(supervisor) = supervisor {
+        supervisor.dismiss();
+    }
+    conclude(verdict, released, on_lost, output)
+}
+
+async fn supervise<'a>(
+    lease: &'a Lease,
+    job: Job,
+    signals: &mut Signals,
+    output: &'a Output,
+) -> (Result<Verdict, Failure>, Option<Supervisor<'a>>) {
+    match Supervisor::start(lease, job, output) {
+        Ok(mut supervisor) => (supervisor.supervise(signals).await, Some(supervisor)),
+        Err(failure) => (Err(failure), None),
+    }
+}
+
+/// The exit code, from how the command ended and what became of the lease.
+fn conclude(
+    verdict: Result<Verdict, Failure>,
+    released: lockfast::Result<Released>,
+    on_lost: OnLost,
+    output: &Output,
+) -> Outcome {
+    let lost = match released {
+        Ok(Released::Released | Released::StillHeld) => false,
+        Ok(Released::AlreadyLost(_)) => true,
+        Ok(Released::Unknown { expires_in, error }) => {
+            output.warn(&format!(
+                "the lock could not be released and expires in {}: {error}",
+                brief(expires_in)
+            ));
+            false
+        }
+        Err(error) => {
+            output.warn(&format!("the lock could not be released and is left to expire: {error}"));
+            false
+        }
+    };
+    let verdict = verdict?;
+    if verdict.for_lease || (lost && on_lost != OnLost::Warn) {
+        return Err(Failure::new(LOST, "the lease was lost while the command ran"));
+    }
+    Ok(verdict.ending.code())
+}
+
+impl Plan {
+    fn new(args: &Run) -> Result<Self, Failure> {
+        let name = plan::name(&args.name)?;
+        let ttl = args.ttl.as_deref().map_or(Ok(TTL_DEFAULT), plan::ttl)?;
+        let grace = args
+            .grace
+            .as_deref()
+            .map_or(Ok(GRACE_DEFAULT), |typed| plan::span("--grace", typed, Duration::ZERO))?;
+        let mut options = plan::options(&args.claim, ttl)?;
+        if let Some(renew) = &args.renew {
+            let interval = plan::span("--renew", renew, Duration::from_millis(1))?;
+            if interval * 2 > ttl {
+                return Err(Failure::usage(format!(
+                    "--renew {} does not fit --ttl {}: two renewals must fit into a lease",
+                    brief(interval),
+                    brief(ttl)
+                )));
+            }
+            options = options.renew_interval(interval);
+        }
+        let variables =
+            args.env.iter().map(|typed| plan::variable(typed)).collect::<Result<Vec<_>, _>>()?;
+        let [command, ..] = args.command.as_slice() else {
+            return Err(Failure::usage(format!(
+                "the command is missing; write it after --, as in: lockfast run {} -- COMMAND",
+                quote(name.as_str())
+            )));
+        };
+        let mode = plan::mode(&args.claim)?;
+        let label = plan::label(&args.claim)?;
+        let search_path = variables
+            .iter()
+            .rfind(|(name, _)| name == "PATH")
+            .map(|(_, value)| value.clone())
+            .or_else(|| std::env::var_os("PATH"));
+        let path = lookup::find(command, search_path.as_deref())?;
+        Ok(Self {
+            name,
+            mode,
+            ttl,
+            grace,
+            on_lost: args.on_lost,
+            options,
+            label: describe_command(label, &path),
+            variables,
+            path,
+            argv: args.command.clone(),
+        })
+    }
+
+    fn into_job(
+        mut self,
+        store: &Store,
+        locker: &Locker,
+        lease: &Lease,
+        around: Vec<Held>,
+        fingerprint: u64,
+    ) -> Job {
+        let held =
+            Held { store: fingerprint, mode: self.mode, fence: lease.fence(), name: self.name };
+        self.variables.extend(environment(held, around));
+        let witness = match &locker.profile().expiry {
+            Expiry::ProcessDeath { witness } => Some(witness.clone().into_os_string()),
+            _ => None,
+        };
+        Job {
+            url: store.url().to_owned(),
+            witness,
+            ttl: self.ttl,
+            grace: self.grace,
+            on_lost: self.on_lost,
+            path: self.path.into_os_string(),
+            argv: self.argv,
+            set: self.variables,
+            unset: secret_variables(),
+        }
+    }
+}
+
+/// Names the command in the label, unless the user said something else.
+fn describe_command(label: Label, path: &std::path::Path) -> Label {
+    let command = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    match (&label.text, command) {
+        (None, Some(command)) => label.clone().with_text(&command).unwrap_or(label),
+        _ => label,
+    }
+}
+
+/// What the command sees of the lock.
+fn environment(held: Held, around: Vec<Held>) -> [(OsString, OsString); 3] {
+    [
+        ("LOCKFAST_NAME".into(), held.name.as_str().into()),
+        ("LOCKFAST_FENCE".into(), held.fence.to_string().into()),
+        (held::VARIABLE.into(), held::with(around, held).into()),
+    ]
+}
+
+/// Our variables that must not reach the command.
+fn secret_variables() -> Vec<OsString> {
+    let url = std::env::var_os(plan::URL_VARIABLE);
+    let secret = url.is_some_and(|url| plan::holds_credentials(&url.to_string_lossy()));
+    if secret { vec![plan::URL_VARIABLE.into()] } else { Vec::new() }
+}
+
+/// The hold around us that makes taking the lock unnecessary, if the store confirms it.
+async fn find_outer(
+    plan: &Plan,
+    around: &[Held],
+    store: u64,
+    locker: &Locker,
+) -> Result<Option<Held>, Failure> {
+    let same = |held: &&Held| held.store == store && held.name == plan.name;
+    let Some(held) = around.iter().rev().find(same) else { return Ok(None) };
+    let lock = locker.inspect(&plan.name).await?;
+    if !lock.holders.iter().any(|holder| holder.fence == Some(held.fence)) {
+        // It was lost or released since; then we are as good as anybody else.
+        return Ok(None);
+    }
+    if held.covers(plan.mode) {
+        return Ok(Some(held.clone()));
+    }
+    Err(Failure::new(
+        RUN_FAILED,
+        format!(
+            "lock {} is held {} around this command, so asking for it {} would wait for itself; \
+             ask for it {} outside",
+            quote(plan.name.as_str()),
+            held.mode,
+            plan.mode,
+            plan.mode
+        ),
+    ))
+}
+
+/// Runs the command in our place: the job around us holds the lock and looks after it.
+fn become_command(plan: &Plan, held: Held, around: Vec<Held>) -> Outcome {
+    let mut command = std::process::Command::new(&plan.path);
+    command.arg0(&plan.argv[0]).args(&plan.argv[1..]);
+    command.envs(plan.variables.iter().map(|(name, value)| (name, value)));
+    command.envs(environment(held, around));
+    for name in secret_variables() {
+        command.env_remove(name);
+    }
+    let _ = std::io::stdout().flush();
+    let error = command.exec();
+    Err(Failure::new(NOT_EXECUTABLE, format!("the command cannot be executed: {error}")))
+}

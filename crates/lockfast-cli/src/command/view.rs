@@ -1,0 +1,89 @@
+//! How locks and their holders are shown, to people and to programs.
+
+use lockfast::{HolderView, LockView, Mode, Refusal};
+use lockfast_core::error::quote;
+use lockfast_core::time::wall_clock;
+use lockfast_core::view::brief;
+use serde_json::{Value, json};
+
+use crate::output::timestamp;
+
+/// How many holders a sentence names.
+const NAMED_MAX: usize = 3;
+
+/// A lock for programs.
+pub(crate) fn lock_value(lock: &LockView) -> Value {
+    json!({
+        "name": lock.name.as_str(),
+        "held": !lock.holders.is_empty(),
+        "holders": lock.holders.iter().map(holder_value).collect::<Vec<_>>(),
+        "waiting": lock.waiting,
+    })
+}
+
+fn holder_value(holder: &HolderView) -> Value {
+    let label = holder.label.as_ref();
+    json!({
+        "program": label.map(|label| label.program.as_str()),
+        "pid": label.map(|label| label.pid),
+        "host": label.map(|label| label.host.as_str()),
+        "label": label.and_then(|label| label.text.as_deref()),
+        "mode": mode_word(holder.mode),
+        "permits": permits(holder.mode),
+        "fence": holder.fence.map(|fence| fence.get()),
+        "since": timestamp(holder.since),
+        "until": timestamp(wall_clock() + holder.remaining),
+        "remaining_ms": u64::try_from(holder.remaining.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+/// The mode in one word, stable.
+pub(crate) fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Shared => "shared",
+        Mode::Permit { .. } => "permit",
+    }
+}
+
+/// How many permits there are, for a semaphore.
+pub(crate) fn permits(mode: Mode) -> Option<u32> {
+    match mode {
+        Mode::Permit { limit } => Some(limit.get()),
+        Mode::Exclusive | Mode::Shared => None,
+    }
+}
+
+/// A holder in a sentence: who, since when, until when.
+pub(crate) fn describe_holder(holder: &HolderView) -> String {
+    let who =
+        holder.label.as_ref().map_or_else(|| "another program".to_owned(), ToString::to_string);
+    let held = wall_clock().duration_since(holder.since).unwrap_or_default();
+    let fence = holder.fence.map_or_else(String::new, |fence| format!(", fence {fence}"));
+    format!(
+        "{who} since {} ({} ago), {} left{fence}",
+        timestamp(holder.since),
+        brief(held),
+        brief(holder.remaining)
+    )
+}
+
+/// Why a lock was not granted.
+pub(crate) fn describe_refusal(refusal: &Refusal) -> String {
+    let name = quote(refusal.lock.name.as_str());
+    let named: Vec<_> = refusal.lock.holders.iter().take(NAMED_MAX).map(describe_holder).collect();
+    let mut text = match named.is_empty() {
+        true => format!("lock {name} is taken"),
+        false => format!("lock {name} is held by {}", named.join("; and by ")),
+    };
+    if refusal.lock.holders.len() > named.len() {
+        text.push_str(&format!("; and {} more", refusal.lock.holders.len() - named.len()));
+    }
+    if refusal.lock.waiting > 0 {
+        text.push_str(&format!("; {} waiting", refusal.lock.waiting));
+    }
+    if !refusal.waited.is_zero() {
+        text.push_str(&format!("; gave up after {}", brief(refusal.waited)));
+    }
+    text
+}

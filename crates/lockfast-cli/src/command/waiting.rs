@@ -1,0 +1,134 @@
+//! Waiting for a lock: with something to look at on a terminal, and clean when interrupted.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lockfast::{Error, ErrorKind, LockName, LockView, Locker};
+use rustix::process::Signal;
+
+use super::view::{describe_holder, describe_refusal};
+use crate::exit::{self, Failure, NOT_ACQUIRED};
+use crate::output::Output;
+use crate::process::signals::{Signals, name_of};
+
+/// How often the queue is looked at: often enough for people, too seldom to be a load.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a claim may take to be taken back when the wait is interrupted.
+const UNDO_TIME: Duration = Duration::from_secs(5);
+
+/// Waits for `acquisition`, which asks for the lock `name`.
+///
+/// # Errors
+/// When it fails, when the lock is taken, or when a signal interrupts it; nothing is left then.
+///
+/// # Cancel safety
+/// As safe as the acquisition.
+pub(crate) async fn wait_for<T>(
+    acquisition: impl Future<Output = lockfast::Result<T>>,
+    locker: &Locker,
+    name: &LockName,
+    signals: &mut Signals,
+    output: &Output,
+) -> Result<T, Failure> {
+    let interrupted = {
+        let acquisition = std::pin::pin!(acquisition);
+        tokio::select! {
+            biased;
+            acquired = acquisition => return acquired.map_err(refused),
+            signal = signals.next() => signal,
+            () = show_queue(locker, name, output) => Signal::TERM,
+        }
+    };
+    output.note(&format!("{} while waiting; giving the claim back", name_of(interrupted)));
+    tokio::select! {
+        _ = tokio::time::timeout(UNDO_TIME, locker.settled()) => {}
+        _ = signals.next() => output.warn("interrupted again; the claim is left to expire"),
+    }
+    Err(Failure::quiet(exit::of_signal(interrupted.as_raw())))
+}
+
+fn refused(error: Error) -> Failure {
+    match error.refusal() {
+        Some(refusal) => Failure::new(NOT_ACQUIRED, describe_refusal(refusal)),
+        None if error.kind() == ErrorKind::Taken => Failure::new(NOT_ACQUIRED, error.to_string()),
+        None => error.into(),
+    }
+}
+
+/// Shows the queue on a terminal, for ever.
+async fn show_queue(locker: &Locker, name: &LockName, output: &Output) {
+    if !output.is_terminal() {
+        return std::future::pending().await;
+    }
+    // A lock that is free needs no spinner.
+    tokio::time::sleep(LOOK_INTERVAL / 2).await;
+    let spinner = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+        let ticks =
+            if output.text("⠋") == "⠋" { "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" } else { "|/-\\" };
+        spinner.set_style(style.tick_chars(ticks));
+    }
+    let _gone_at_the_end = ClearOnDrop(spinner.clone());
+    let mut place = Place::default();
+    let mut looks = 0_u32;
+    loop {
+        // One look for every five ticks of the spinner.
+        if looks.is_multiple_of(5)
+            && let Ok(lock) = locker.inspect(name).await
+        {
+            let text = format!("waiting for {name}: {}", place.describe(&lock));
+            spinner.set_message(output.text(&text).into_owned());
+        }
+        looks = looks.wrapping_add(1);
+        spinner.tick();
+        tokio::time::sleep(LOOK_INTERVAL / 5).await;
+    }
+}
+
+struct ClearOnDrop(ProgressBar);
+
+impl Drop for ClearOnDrop {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Our place in the queue, as far as it can be seen: a store tells how many wait, and nobody
+/// overtakes, so it only ever gets better.
+#[derive(Default)]
+struct Place(Option<usize>);
+
+impl Place {
+    fn describe(&mut self, lock: &LockView) -> String {
+        let seen = lock.waiting.max(1);
+        let place = self.0.map_or(seen, |place| place.min(seen));
+        self.0 = Some(place);
+        let queue = match place {
+            1 => "next in the queue".to_owned(),
+            _ => format!("place {place} of {seen} in the queue"),
+        };
+        match lock.holders.first() {
+            Some(holder) => format!("{queue}; held by {}", describe_holder(holder)),
+            None => queue,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_only_gets_better() {
+        let mut place = Place::default();
+        let mut at = |waiting| {
+            let name = LockName::new("a").unwrap();
+            place.describe(&LockView { name, holders: Vec::new(), waiting })
+        };
+        assert_eq!(at(3), "place 3 of 3 in the queue");
+        assert_eq!(at(5), "place 3 of 5 in the queue");
+        assert_eq!(at(2), "place 2 of 2 in the queue");
+        assert_eq!(at(1), "next in the queue");
+        assert_eq!(at(4), "next in the queue");
+    }
+}

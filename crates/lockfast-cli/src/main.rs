@@ -1,0 +1,120 @@
+//! `lockfast`: run jobs under a lock, and look after the locks.
+//!
+//! [`args`] is what was typed, [`plan`] what it means, [`command`] does it, and [`exit`] has every
+//! exit code.
+
+mod args;
+mod command;
+mod config;
+mod duration;
+mod exit;
+mod guard;
+mod held;
+mod output;
+mod plan;
+mod process;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+use args::{Args, Command, Format};
+use exit::Failure;
+use output::Output;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let code = match arguments.get(1) {
+        Some(first) if first == guard::COMMAND => guard::main(),
+        Some(first) if first == process::trampoline::COMMAND => {
+            process::trampoline::main(&arguments[2..])
+        }
+        _ => match Args::try_parse_from(&arguments) {
+            Ok(args) => execute(args),
+            Err(error) => explain(&error),
+        },
+    };
+    ExitCode::from(code)
+}
+
+fn execute(args: Args) -> u8 {
+    let json = args.global.json || args.global.format == Some(Format::Json);
+    let output = Output::new(json);
+    start_log(args.global.verbose, &output);
+    let outcome = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(dispatch(args, &output)),
+        Err(error) => Err(Failure::internal("no runtime", error)),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            if let Some(message) = failure.message() {
+                output.fail(message);
+            }
+            failure.code()
+        }
+    }
+}
+
+async fn dispatch(args: Args, output: &Output) -> exit::Outcome {
+    let global = args.global;
+    match args.command {
+        Command::Run(run) => command::run::run(run, &global, output).await,
+        Command::Acquire(acquire) => command::acquire::run(&acquire, &global, output).await,
+        Command::Renew(renew) => command::renew::run(&renew, &global, output).await,
+        Command::Release(release) => command::release::run(&release, &global, output).await,
+        Command::Show(show) => command::show::run(&show, &global, output).await,
+        Command::List(list) => command::list::run(&list, &global, output).await,
+        Command::Watch(watch) => command::watch::run(&watch, &global, output).await,
+        Command::ForceRelease(force) => command::force_release::run(&force, &global, output).await,
+        Command::Bench(bench) => command::bench::run(&bench.what, &global, output).await,
+        Command::Completions(completions) => command::completions::run(completions.shell),
+        Command::Man(man) => command::man::run(man.dir.as_deref()),
+    }
+}
+
+fn start_log(verbose: u8, output: &Output) {
+    let level = match verbose {
+        0 => return,
+        1 => "lockfast=debug,lockfast_backend_embedded=debug,warn",
+        _ => "trace",
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::new(level))
+        .with_writer(std::io::stderr)
+        .with_ansi(output.colour())
+        .init();
+}
+
+/// Tells what is wrong with what was typed; `--help` and `--version` also come this way.
+fn explain(error: &clap::Error) -> u8 {
+    let output = Output::new(false);
+    let styled = error.render();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Help goes to standard output, which may be a file or a terminal of its own.
+        return match error.print().and_then(|()| std::io::stdout().flush()) {
+            Ok(()) => 0,
+            Err(error) => {
+                let failure = Failure::output(&error);
+                failure.message().iter().for_each(|message| output.fail(message));
+                failure.code()
+            }
+        };
+    }
+    let mut text = if output.colour() { styled.ansi().to_string() } else { styled.to_string() };
+    if !output.colour() {
+        // What was typed is part of the text, and no terminal may obey it.
+        text = output.text(&text).into_owned();
+    }
+    if error.kind() == ErrorKind::UnknownArgument {
+        text.push_str(
+            "\nA lock's name that starts with - is written after -- (as in: lockfast show -- -x);\n\
+             for run, use a name that does not, such as ./-x.\n",
+        );
+    }
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    exit::USAGE
+}

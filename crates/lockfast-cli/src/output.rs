@@ -1,0 +1,157 @@
+//! What is printed: data on standard output, everything else on standard error.
+//!
+//! Nothing that came from outside reaches a terminal unescaped, colours appear only on a terminal
+//! that wants them, and a locale without UTF-8 gets ASCII.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::SystemTime;
+
+use crate::exit::Failure;
+
+/// Where and how to print.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    json: bool,
+    terminal: bool,
+    colour: bool,
+    unicode: bool,
+}
+
+impl Output {
+    /// As the environment says.
+    pub(crate) fn new(json: bool) -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        let terminal = io::stderr().is_terminal() && !dumb;
+        Self { json, terminal, colour: terminal && !set("NO_COLOR"), unicode: locale_is_utf8() }
+    }
+
+    /// Whether data is printed as JSON.
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether somebody looks at standard error on a terminal that can move its cursor.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Whether standard error shows colours.
+    pub(crate) fn colour(&self) -> bool {
+        self.colour
+    }
+
+    /// Tells something that needs no action.
+    pub(crate) fn note(&self, message: &str) {
+        self.tell("", "lockfast", message);
+    }
+
+    /// Tells something that somebody should look at.
+    pub(crate) fn warn(&self, message: &str) {
+        self.tell("33", "lockfast: warning", message);
+    }
+
+    /// Tells why it did not work.
+    pub(crate) fn fail(&self, message: &str) {
+        self.tell("31", "lockfast", message);
+    }
+
+    fn tell(&self, colour: &str, prefix: &str, message: &str) {
+        let message = self.text(message);
+        let line = if self.colour && !colour.is_empty() {
+            format!("\u{1b}[1;{colour}m{prefix}:\u{1b}[0m {message}\n")
+        } else {
+            format!("{prefix}: {message}\n")
+        };
+        // There is nobody left to tell when standard error is closed.
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+
+    /// Text as this terminal may see it.
+    pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        printable(text, self.unicode)
+    }
+
+    /// Prints a line of human text on standard output.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn line(&self, text: &str) -> Result<(), Failure> {
+        write_out(&format!("{}\n", self.text(text)))
+    }
+
+    /// Prints a JSON value on a line of standard output.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn value(&self, value: &serde_json::Value) -> Result<(), Failure> {
+        write_out(&format!("{value}\n"))
+    }
+}
+
+/// Writes to standard output and makes sure that it arrived.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write_out(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::output(&error))
+}
+
+/// Escapes what a terminal would obey, and what it cannot show when it knows no UTF-8.
+pub(crate) fn printable(text: &str, unicode: bool) -> Cow<'_, str> {
+    let harmless = |c: char| c == '\n' || !(c.is_control() || (!unicode && !c.is_ascii()));
+    if text.chars().all(harmless) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        match character {
+            _ if harmless(character) => shown.push(character),
+            '“' | '”' => shown.push('"'),
+            '…' => shown.push_str("..."),
+            _ => shown.extend(character.escape_default()),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+fn locale_is_utf8() -> bool {
+    let value = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .filter_map(std::env::var_os)
+        .find(|value| !value.is_empty());
+    value.is_some_and(|value| {
+        let value = value.to_string_lossy().to_ascii_lowercase();
+        value.contains("utf-8") || value.contains("utf8")
+    })
+}
+
+/// A time for people and programs alike: RFC 3339 in UTC, to the millisecond.
+pub(crate) fn timestamp(at: SystemTime) -> String {
+    match jiff::Timestamp::try_from(at) {
+        Ok(at) => format!("{at:.3}"),
+        Err(_) => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_not_obeyed() {
+        assert_eq!(printable("a\u{1b}[2Jb\u{9b}", true), "a\\u{1b}[2Jb\\u{9b}");
+        assert_eq!(printable("é “x” …", false), "\\u{e9} \"x\" ...");
+        assert_eq!(printable("é\n", true), "é\n");
+    }
+
+    #[test]
+    fn times_are_rfc_3339() {
+        let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_500);
+        assert_eq!(timestamp(at), "1970-01-01T00:00:01.500Z");
+    }
+}

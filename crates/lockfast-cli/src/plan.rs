@@ -1,0 +1,314 @@
+//! What was typed, checked and completed: the store, the lock's name, how it is asked for.
+//! Nothing here does any I/O except reading the config file and the environment.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
+use std::time::Duration;
+
+use lockfast::{Address, HolderId, Label, LockName, Locker, LockerBuilder, Mode, Options};
+use lockfast_core::capability::{Expiry, Reach};
+use lockfast_core::error::quote;
+
+use crate::args::{Claim, Global};
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::{config, duration};
+
+/// The variable that names the store.
+pub(crate) const URL_VARIABLE: &str = "LOCKFAST_URL";
+
+/// The shortest lease that can be asked for.
+const TTL_MIN: Duration = Duration::from_millis(100);
+
+/// Where the locks are.
+pub(crate) struct Store {
+    url: String,
+    address: Address,
+}
+
+impl Store {
+    /// The store of `--on`, the environment, the config file or the default, in this order.
+    ///
+    /// # Errors
+    /// When the URL that counts cannot be read.
+    pub(crate) fn choose(global: &Global, output: &Output) -> Result<Self, Failure> {
+        let config = config::load(global.config.as_deref())?;
+        let typed = global.on.as_ref().map(|url| utf8(url, "the store URL")).transpose()?;
+        let exported =
+            std::env::var_os(URL_VARIABLE).map(|url| utf8(&url, "$LOCKFAST_URL")).transpose()?;
+        let from_arguments = typed.is_some();
+        if !from_arguments && exported.as_deref() == Some("") {
+            return Err(Failure::config(
+                "$LOCKFAST_URL is set but empty; unset it, or for example use embedded:",
+            ));
+        }
+        let url = typed.or(exported).or(config.url).unwrap_or_else(|| "embedded:".to_owned());
+        let address = Address::parse(&url)?;
+        if from_arguments && holds_credentials(&url) {
+            output.warn(
+                "the password in the store URL is visible to everybody who can list processes; \
+                 put the URL into $LOCKFAST_URL or the config file",
+            );
+        }
+        Ok(Self { url, address })
+    }
+
+    /// The store at a URL that was checked before.
+    pub(crate) fn at(url: String) -> Result<Self, Failure> {
+        let address = Address::parse(&url)?;
+        Ok(Self { url, address })
+    }
+
+    /// The URL, which may hold a password.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// When the store cannot be reached or does not understand its URL.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is held yet.
+    pub(crate) async fn connect(&self, builder: LockerBuilder) -> Result<Locker, Failure> {
+        Ok(builder.connect(&self.url).await?)
+    }
+
+    /// Connects, and says so when the store reaches no other process.
+    ///
+    /// # Errors
+    /// As [`Store::connect`].
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is held yet.
+    pub(crate) async fn connect_for(
+        &self,
+        label: Label,
+        output: &Output,
+    ) -> Result<Locker, Failure> {
+        let locker = self.connect(Locker::builder().label(label)).await?;
+        if locker.profile().reach == Reach::Process {
+            output.warn(&format!(
+                "{} reaches this process only, so the lock keeps nobody else out",
+                self.address
+            ));
+        }
+        Ok(locker)
+    }
+
+    /// The same number for the same store, whatever way its URL is written; it tells nothing
+    /// about credentials.
+    pub(crate) fn fingerprint(&self, locker: &Locker) -> u64 {
+        let place = match &locker.profile().expiry {
+            Expiry::ProcessDeath { witness } => witness
+                .parent()
+                .and_then(|directory| directory.canonicalize().ok())
+                .map(|directory| directory.to_string_lossy().into_owned()),
+            _ => None,
+        };
+        let place = place.unwrap_or_else(|| {
+            let body = self.address.body();
+            body.rsplit_once('@').map_or(body, |(_, host)| host).trim_start_matches('/').to_owned()
+        });
+        fnv1a(&format!("{}:{place}", self.address.scheme()))
+    }
+}
+
+/// Whether a URL holds what could be a password.
+pub(crate) fn holds_credentials(url: &str) -> bool {
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let user = place.rsplit_once('@').is_some_and(|(before, _)| {
+        before.split_once(':').is_some_and(|(_scheme, user)| user.contains(':'))
+    });
+    let option = query.split('&').filter_map(|pair| pair.split_once('=')).any(|(key, _)| {
+        let key = key.to_ascii_lowercase();
+        ["pass", "secret", "token", "credential"].iter().any(|word| key.contains(word))
+    });
+    user || option
+}
+
+/// FNV-1a: small, and the same in every build.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn utf8(text: &OsStr, what: &str) -> Result<String, Failure> {
+    text.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::config(format!("{what} is not valid UTF-8")))
+}
+
+/// The lock's name.
+///
+/// # Errors
+/// When it breaks a rule for names.
+pub(crate) fn name(typed: &OsStr) -> Result<LockName, Failure> {
+    Ok(LockName::new(text(typed, "the lock's name")?)?)
+}
+
+/// Text that was typed.
+///
+/// # Errors
+/// When it is not UTF-8.
+pub(crate) fn text<'a>(typed: &'a OsStr, what: &str) -> Result<&'a str, Failure> {
+    std::str::from_utf8(typed.as_encoded_bytes()).map_err(|error| {
+        Failure::usage(format!(
+            "{what} {} is not valid UTF-8 at byte {}; use UTF-8 text",
+            quote(&typed.to_string_lossy()),
+            error.valid_up_to()
+        ))
+    })
+}
+
+/// A duration given for `flag`, not shorter than `least`.
+///
+/// # Errors
+/// When it is not a duration.
+pub(crate) fn span(flag: &str, typed: &OsStr, least: Duration) -> Result<Duration, Failure> {
+    duration::parse(&typed.to_string_lossy(), least)
+        .map_err(|flaw| Failure::usage(format!("{flag} {flaw}")))
+}
+
+/// A lease time.
+///
+/// # Errors
+/// When it is not a duration, or too short.
+pub(crate) fn ttl(typed: &OsStr) -> Result<Duration, Failure> {
+    span("--ttl", typed, TTL_MIN)
+}
+
+/// How the lock is to be held.
+///
+/// # Errors
+/// For zero permits.
+pub(crate) fn mode(claim: &Claim) -> Result<Mode, Failure> {
+    match claim.permits {
+        Some(limit) => Ok(Mode::permit(limit)?),
+        None if claim.shared => Ok(Mode::Shared),
+        None => Ok(Mode::Exclusive),
+    }
+}
+
+/// What people read about this process as a holder.
+///
+/// # Errors
+/// When the text is too long or not printable.
+pub(crate) fn label(claim: &Claim) -> Result<Label, Failure> {
+    let label = Label::of_this_process();
+    match &claim.label {
+        Some(text) => Ok(label.with_os_text(text)?),
+        None => Ok(label),
+    }
+}
+
+/// How the lock is asked for and kept.
+///
+/// # Errors
+/// When a duration is not one.
+pub(crate) fn options(claim: &Claim, ttl: Duration) -> Result<Options, Failure> {
+    let mut options = Options::default().ttl(ttl);
+    if claim.try_once {
+        options = options.no_wait();
+    } else if let Some(wait) = &claim.wait {
+        if wait.as_encoded_bytes().starts_with(b"-") {
+            return Err(Failure::usage(format!(
+                "--wait {} is negative; use --try for no waiting, or for example --wait 5s",
+                quote(&wait.to_string_lossy())
+            )));
+        }
+        options = options.wait(span("--wait", wait, Duration::ZERO)?);
+    }
+    if let Some(delay) = &claim.lock_delay {
+        options = options.lock_delay(span("--lock-delay", delay, Duration::ZERO)?);
+    }
+    Ok(options)
+}
+
+/// A variable for the command's environment.
+///
+/// # Errors
+/// When it is not `NAME=VALUE`, or the name is not one.
+pub(crate) fn variable(typed: &OsStr) -> Result<(OsString, OsString), Failure> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let shown = || quote(&typed.to_string_lossy());
+    let bytes = typed.as_bytes();
+    let Some(at) = bytes.iter().position(|byte| *byte == b'=') else {
+        return Err(Failure::usage(format!("--env {} has no =; write NAME=VALUE", shown())));
+    };
+    let (name, value) = (&bytes[..at], &bytes[at + 1..]);
+    let well_formed = name.first().is_some_and(|byte| !byte.is_ascii_digit())
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    if !well_formed {
+        return Err(Failure::usage(format!(
+            "--env {} has an invalid variable name; use letters, digits and _, not starting with \
+             a digit",
+            shown()
+        )));
+    }
+    if name.starts_with(b"LOCKFAST_") {
+        return Err(Failure::usage(format!(
+            "--env {} would change a variable that Lockfast sets; use another name",
+            shown()
+        )));
+    }
+    Ok((OsStr::from_bytes(name).to_owned(), OsStr::from_bytes(value).to_owned()))
+}
+
+/// A holder id that was typed, or with `-` the first line of standard input, where no list of
+/// processes shows it.
+///
+/// # Errors
+/// When it is not a holder id.
+pub(crate) fn holder(typed: &OsStr) -> Result<HolderId, Failure> {
+    const LINE_MAX: u64 = 128;
+    if typed != "-" {
+        return Ok(HolderId::parse(&typed.to_string_lossy())?);
+    }
+    let mut line = String::new();
+    std::io::stdin()
+        .take(LINE_MAX)
+        .read_to_string(&mut line)
+        .map_err(|error| Failure::usage(format!("standard input has no holder id: {error}")))?;
+    Ok(HolderId::parse(line.lines().next().unwrap_or_default().trim())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    #[test]
+    fn names_that_are_not_text() {
+        let failure = name(OsStr::from_bytes(b"abc\xff")).unwrap_err();
+        assert!(failure.message().unwrap().contains("not valid UTF-8 at byte 3"));
+        assert_eq!(failure.code(), 64);
+    }
+
+    #[test]
+    fn variables() {
+        for bad in ["1BAD=x", "=x", "A", "A-B=x", "LOCKFAST_FENCE=1", "é=1"] {
+            assert_eq!(variable(OsStr::new(bad)).unwrap_err().code(), 64, "{bad}");
+        }
+        let (name, value) = variable(OsStr::from_bytes(b"_a1=\xff=y")).unwrap();
+        assert_eq!((name.as_bytes(), value.as_bytes()), (&b"_a1"[..], &b"\xff=y"[..]));
+    }
+
+    #[test]
+    fn credentials_are_seen() {
+        for (url, holds) in [
+            ("embedded:", false),
+            ("embedded:/a@b", false),
+            ("redis://h:6379", false),
+            ("redis://user@h", false),
+            ("redis://:pw@h", true),
+            ("redis://u:p@w@h", true),
+            ("postgres://h/db?password=x", true),
+            ("etcd://h?auth_token=x", true),
+        ] {
+            assert_eq!(holds_credentials(url), holds, "{url}");
+        }
+    }
+}

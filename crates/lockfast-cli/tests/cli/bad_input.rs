@@ -1,0 +1,177 @@
+//! What people type wrong, as a table (issue 2 lists the cases as C1 to C60): each gets its code, a
+//! sentence that helps, and nothing on standard output.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use crate::sandbox::Sandbox;
+
+struct Case {
+    number: &'static str,
+    arguments: Vec<OsString>,
+    code: i32,
+    words: &'static [&'static str],
+}
+
+fn case(number: &'static str, line: &str, code: i32, words: &'static [&'static str]) -> Case {
+    let arguments = line.split('|').map(OsString::from).collect();
+    Case { number, arguments, code, words }
+}
+
+fn with_name(number: &'static str, name: &[u8], words: &'static [&'static str]) -> Case {
+    let arguments = vec!["run".into(), OsStr::from_bytes(name).into(), "--".into(), "true".into()];
+    Case { number, arguments, code: 64, words }
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        Case { number: "C1", arguments: vec![], code: 64, words: &["Usage:", "run", "acquire"] },
+        case("C2", "aquire", 64, &["acquire"]),
+        case("C3", "run|x|--tll|5s|--|true", 64, &["--ttl"]),
+        case("C4", "run|name", 64, &["the command is missing", "after --"]),
+        case("C5", "run|--|true", 64, &["<NAME>"]),
+        case("C6", "run||--|true", 64, &["empty"]),
+        with_name("C7 newline", b"a\nb", &["\"a\\nb\"", "control character U+000A"]),
+        with_name("C7 escape", b"a\x1b[31mb", &["\\u{1b}", "control character U+001B"]),
+        with_name("C7 long", &[b'x'; 256], &["256 bytes, at most 255"]),
+        with_name("C8", b"abc\xff", &["not valid UTF-8 at byte 3"]),
+        case("C9", "run|-name|--|true", 64, &["starts with -", "./"]),
+        case("C9 show", "show|-name", 64, &["-- -"]),
+        case("C10 zero", "run|x|--ttl|0|--|true", 64, &["at least 100ms"]),
+        case("C10 negative", "run|x|--ttl|-1|--|true", 64, &["at least 100ms"]),
+        case("C10 empty", "run|x|--ttl||--|true", 64, &["at least 100ms"]),
+        case("C11", "run|x|--ttl|10|--|true", 64, &["10s or 10ms"]),
+        case("C12 space", "run|x|--ttl|10 s|--|true", 64, &["not a duration", "for example"]),
+        case("C12 sec", "run|x|--ttl|10sec|--|true", 64, &["not a duration", "for example"]),
+        case("C12 exponent", "run|x|--ttl|1e3s|--|true", 64, &["not a duration", "for example"]),
+        case("C12 digits", "run|x|--ttl|٣s|--|true", 64, &["not a duration", "for example"]),
+        case("C13", "run|x|--ttl|99999999999999999999s|--|true", 64, &["too large"]),
+        case("C13 day", "run|x|--ttl|25h|--|true", 64, &["24 h"]),
+        case("C14", "run|x|--ttl|1s|--renew|2s|--|true", 64, &["two renewals must fit"]),
+        case("C14 half", "run|x|--ttl|2s|--renew|1s|--|true", 64, &["two renewals must fit"]),
+        case("C15", "run|x|--wait|-5s|--|true", 64, &["use --try"]),
+        case("C16", "run|x|--try|--wait|5s|--|true", 64, &["cannot be used with"]),
+        case("C28", "run|x|--|no-such-command", 127, &["not found", "was not taken"]),
+        case("C28 path", "run|x|--|./no-such-command", 127, &["not found", "was not taken"]),
+        case("C29", "run|x|--|/etc/passwd", 126, &["cannot be executed", "was not taken"]),
+        case("C30 directory", "run|x|--|/", 126, &["directory"]),
+        case("C30 empty", "run|x|--|", 64, &["command is empty"]),
+        case("C40", "force-release|x|--reason|r", 64, &["--yes"]),
+        case("C40 reason", "force-release|x|--yes", 64, &["--reason"]),
+        case("C40 empty", "force-release|x|--yes|--reason|", 64, &["is empty"]),
+        case("C41 fence", "force-release|x|--yes|--reason|r|--expect-fence|-5", 64, &["digits"]),
+        case("C44", "list|--format|yaml5", 64, &["human", "json"]),
+        case("C46", "run|x|--quorum|6|--|true", 64, &["--quorum"]),
+        case("C48", "run|x|--token-file|/nowhere/f|--|true", 125, &["/nowhere/f", "was not taken"]),
+        case("C49", "run|x|--fd|99|--|true", 64, &["is not open"]),
+        case("C49 number", "run|x|--fd|-1|--|true", 64, &["not a file descriptor"]),
+        case("C50 digit", "run|x|--env|1BAD=x|--|true", 64, &["invalid variable name"]),
+        case("C50 empty", "run|x|--env|=x|--|true", 64, &["invalid variable name"]),
+        case("C50 none", "run|x|--env|A|--|true", 64, &["NAME=VALUE"]),
+        case("C59", "completions|tcsh", 64, &["bash", "zsh", "fish"]),
+        case("permits 0", "run|x|--permits|0|--|true", 64, &["at least 1"]),
+        case("shared permits", "run|x|--shared|--permits|2|--|true", 64, &["cannot be used with"]),
+        case("label", "run|x|--label|a\u{7}|--|true", 64, &["control characters"]),
+        case("holder", "release|x|--holder|abc", 64, &["32 hexadecimal digits"]),
+        case("unknown scheme", "show|x|--on|foo://x", 78, &["foo", "embedded:"]),
+        case("C47 no redlock yet", "show|x|--on|redlock://a:1,a:1,b:1", 78, &["redlock"]),
+        case("empty URL", "show|x|--on|", 78, &["empty"]),
+        case("run bad URL", "run|x|--on|foo://x|--|true", 125, &["foo"]),
+        case("store is a file", "show|x|--on|embedded:/etc/passwd", 78, &["/etc/passwd"]),
+        case("config missing", "show|x|--config|/nowhere.toml", 78, &["/nowhere.toml"]),
+        case("config directory", "show|x|--config|/", 78, &["cannot be read"]),
+        case("config huge", "show|x|--config|/dev/zero", 78, &["larger than"]),
+    ]
+}
+
+#[test]
+fn every_mistake_is_explained() {
+    let sandbox = Sandbox::new();
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let finished = sandbox.run(&case.arguments);
+        let code = finished.status.code();
+        let missing: Vec<_> =
+            case.words.iter().filter(|words| !finished.stderr.contains(**words)).collect();
+        let raw = finished.stderr.contains(|c: char| c.is_control() && c != '\n');
+        if code != Some(case.code) || !missing.is_empty() || raw || !finished.stdout.is_empty() {
+            wrong.push(format!(
+                "{}: code {code:?} instead of {}, missing {missing:?}, stdout {:?}, stderr {:?}",
+                case.number, case.code, finished.stdout, finished.stderr
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    sandbox.run(["list"]).expect(0);
+    assert!(!sandbox.is_held("x"), "a mistake took the lock");
+}
+
+#[test]
+fn an_empty_variable_is_no_store() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(["show", "x"]);
+    command.env("LOCKFAST_URL", "");
+    let finished = crate::sandbox::Running::new(command).finish().expect(78);
+    assert!(finished.stderr.contains("set but empty"), "{}", finished.stderr);
+}
+
+#[test]
+fn the_config_file_is_read_and_checked() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir_all(sandbox.path(".config/lockfast")).unwrap();
+    let file = sandbox.path(".config/lockfast/config.toml");
+    let show = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = sandbox.command(["show", "x"]);
+        command.env_remove("LOCKFAST_URL");
+        crate::sandbox::Running::new(command).finish()
+    };
+    let url = sandbox.url();
+    assert_eq!(show(&format!("url = \"{url}\"\n")).expect(0).stdout, "x: free\n");
+    assert!(sandbox.path("store").exists(), "another store was used");
+    assert!(show("ulr = 'x'\n").expect(78).stderr.contains("did you mean `url`?"));
+    assert!(show("url = \n").expect(78).stderr.contains("line 1"));
+    assert!(show("url = 'foo:'\n").expect(78).stderr.contains("foo"));
+}
+
+#[test]
+fn a_password_in_the_arguments_is_pointed_out_and_never_shown() {
+    let sandbox = Sandbox::new();
+    let finished = sandbox.run(["show", "x", "--on", "redis://me:geheim@h"]).expect(78);
+    assert!(finished.stderr.contains("visible to everybody"), "{}", finished.stderr);
+    assert!(!finished.stderr.contains("geheim"), "{}", finished.stderr);
+}
+
+/// C60.
+#[test]
+fn ten_thousand_arguments_arrive() {
+    let sandbox = Sandbox::new();
+    let mut arguments: Vec<OsString> =
+        ["run", "x", "--", "sh", "-c", "echo $#", "sh"].iter().map(OsString::from).collect();
+    arguments.extend((0..10_000).map(|number| OsString::from(format!("argument-{number}"))));
+    assert_eq!(sandbox.run(&arguments).expect(0).stdout, "10000\n");
+}
+
+/// S9: no shell sees the name or the arguments.
+#[test]
+fn arguments_arrive_as_they_are() {
+    let sandbox = Sandbox::new();
+    let name = "$(touch pwned) `touch pwned`; touch pwned";
+    let odd = OsStr::from_bytes(b"a\xff $(touch pwned)\n'\"*");
+    let arguments = [
+        OsStr::new("run"),
+        name.as_ref(),
+        "--".as_ref(),
+        "sh".as_ref(),
+        "-c".as_ref(),
+        "printf '%s|' \"$LOCKFAST_NAME\" \"$@\" > seen".as_ref(),
+        "sh".as_ref(),
+        odd,
+        "".as_ref(),
+    ];
+    sandbox.run(arguments).expect(0);
+    let seen = std::fs::read(sandbox.path("seen")).unwrap();
+    let expected = [name.as_bytes(), b"|", odd.as_bytes(), b"||"].concat();
+    assert_eq!(seen, expected);
+    assert!(!sandbox.path("pwned").exists());
+}

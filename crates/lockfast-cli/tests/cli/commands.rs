@@ -1,0 +1,207 @@
+//! The commands other than `run`.
+
+use std::io::{BufRead as _, BufReader};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::sandbox::{Running, Sandbox, eventually};
+
+fn acquire(sandbox: &Sandbox, name: &str) -> Value {
+    sandbox.run(["acquire", name, "--ttl", "60s", "--try", "--json"]).expect(0).json()
+}
+
+#[test]
+fn acquire_renew_release() {
+    let sandbox = Sandbox::new();
+    let lease = acquire(&sandbox, "a");
+    let holder = lease["holder"].as_str().unwrap();
+    assert_eq!(holder.len(), 32);
+    assert!(
+        lease["fence"].as_u64().unwrap() > 0 && lease["remaining_ms"].as_u64().unwrap() > 50_000
+    );
+    sandbox.run(["acquire", "a", "--ttl", "1s", "--try"]).expect(75);
+    let other = "0".repeat(32);
+    for arguments in [
+        vec!["release", "a", "--holder", &other],
+        vec!["renew", "a", "--ttl", "90s", "--holder", &other],
+    ] {
+        let refused = sandbox.run(arguments).expect(75);
+        assert!(refused.stderr.contains("not held by this holder"), "{}", refused.stderr);
+    }
+    let renewed = sandbox.run(["renew", "a", "--ttl", "90s", "--holder", holder, "--json"]);
+    assert!(renewed.expect(0).json()["remaining_ms"].as_u64().unwrap() > 80_000);
+    let shown = sandbox.run(["show", "a", "--json"]).expect(0);
+    assert!(!shown.stdout.contains(holder), "a listing shows the holder id");
+    assert_eq!(shown.json()["holders"][0]["fence"], lease["fence"]);
+    sandbox.run(["release", "a", "--holder", holder]).expect(0);
+    sandbox.run(["release", "a", "--holder", holder]).expect(75);
+    let next = acquire(&sandbox, "a");
+    assert!(next["fence"].as_u64().unwrap() > lease["fence"].as_u64().unwrap());
+}
+
+#[test]
+fn a_holder_id_can_come_from_standard_input() {
+    let sandbox = Sandbox::new();
+    let binary = env!("CARGO_BIN_EXE_lockfast");
+    let script = format!(
+        "eval \"$({binary} acquire a --ttl 60s)\"; echo $holder | {binary} release a --holder -"
+    );
+    let mut command = crate::sandbox::undisturbed("sh");
+    command.args(["-c", &script]).env("LOCKFAST_URL", sandbox.url());
+    Running::new(command).finish().expect(0);
+    assert!(!sandbox.is_held("a"));
+}
+
+#[test]
+fn an_acquired_lock_outlives_the_command_that_took_it_and_then_expires() {
+    let sandbox = Sandbox::new();
+    sandbox.run(["acquire", "a", "--ttl", "1s"]).expect(0);
+    assert!(sandbox.is_held("a"));
+    sandbox.run(["acquire", "a", "--ttl", "1s", "--wait", "20s"]).expect(0);
+}
+
+#[test]
+fn lists_are_literal_and_complete() {
+    let sandbox = Sandbox::new();
+    for name in ["a*", "a/b", "ab", "b", "[", "é x"] {
+        acquire(&sandbox, name);
+    }
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let finished = sandbox.run(["list", "--json"].iter().chain(arguments)).expect(0);
+        let values =
+            finished.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        values.map(|value| value["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&[]), ["[", "a*", "a/b", "ab", "b", "é x"]);
+    assert_eq!(names(&["--prefix", "*"]), [""; 0]);
+    assert_eq!(names(&["--prefix", "["]), ["["]);
+    assert_eq!(names(&["--prefix", "a*"]), ["a*"]);
+    assert_eq!(names(&["--prefix", "a", "--limit", "2"]), ["a*", "a/b"]);
+    assert_eq!(names(&["--limit", "0"]), [""; 0]);
+    let table = sandbox.run(["list"]).expect(0).stdout;
+    assert!(table.contains("NAME") && table.contains("é x"), "{table}");
+}
+
+#[test]
+fn long_lists_come_in_pages() {
+    let sandbox = Sandbox::new();
+    // More than one page, held by one process.
+    let bench = sandbox.start(["bench", "renew", "--leases", "1203", "--seconds", "3600"]);
+    eventually("all leases", || {
+        sandbox.run(["list", "--json"]).expect(0).stdout.lines().count() == 1203
+    });
+    let limited = sandbox.run(["list", "--json", "--limit", "700"]).expect(0);
+    assert_eq!(limited.stdout.lines().count(), 700);
+    bench.signal(Signal::KILL);
+    drop(bench);
+}
+
+#[test]
+fn a_locale_without_utf_8_gets_ascii() {
+    let sandbox = Sandbox::new();
+    acquire(&sandbox, "é");
+    for command in [vec!["show", "é"], vec!["list"]] {
+        let mut command = sandbox.command(command);
+        command.env("LANG", "C").env("TERM", "dumb").env("NO_COLOR", "?");
+        let finished = Running::new(command).finish().expect(0);
+        assert!(
+            finished.stdout.is_ascii() && finished.stdout.contains("\\u{e9}"),
+            "{}",
+            finished.stdout
+        );
+    }
+    let json = sandbox.run(["show", "é", "--json"]).expect(0).json();
+    assert_eq!(json["name"], "é");
+}
+
+#[test]
+fn watch_tells_what_happens() {
+    let sandbox = Sandbox::new();
+    let mut watch = sandbox.start(["watch", "a", "--json"]);
+    let mut lines = BufReader::new(watch.child().stdout.take().unwrap()).lines();
+    // It watches from some moment on; make events until one is seen.
+    let (sender, seen) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in lines.by_ref() {
+            let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            if sender.send(event).is_err() {
+                break;
+            }
+        }
+    });
+    let mut events = Vec::new();
+    eventually("events", || {
+        sandbox.run(["run", "b", "--", "true"]).expect(0);
+        sandbox.run(["run", "a", "--", "true"]).expect(0);
+        events.extend(seen.try_iter());
+        let kinds: Vec<_> = events.iter().map(|event: &Value| event["event"].clone()).collect();
+        kinds.contains(&"granted".into()) && kinds.contains(&"released".into())
+    });
+    assert!(events.iter().all(|event| event["name"] == "a"), "{events:?}");
+    assert!(events.iter().any(|event| event["fence"].as_u64().is_some()));
+    watch.signal(Signal::INT);
+    watch.finish().expect(130);
+    reader.join().unwrap();
+}
+
+#[test]
+fn benchmarks_print_their_numbers() {
+    let sandbox = Sandbox::new();
+    let table: [(&[&str], &[&str]); 3] = [
+        (&["cycle", "--tasks", "4"], &["cycles_per_s", "p50_us", "p99_us"]),
+        (
+            &["handover", "--waiters", "3"],
+            &["handovers_per_s", "p50_us", "p99_us", "most_over_least"],
+        ),
+        (&["renew", "--leases", "20"], &["renewals_per_s", "cpu_ms_per_10k", "core_percent"]),
+    ];
+    for (arguments, keys) in table {
+        let fixed = ["--seconds", "1", "--json"];
+        let value = sandbox.run(["bench"].iter().chain(arguments).chain(&fixed)).expect(0).json();
+        for key in keys {
+            assert!(value[key].is_number(), "{key}: {value}");
+        }
+    }
+    assert_eq!(sandbox.run(["list"]).expect(0).stdout, "");
+}
+
+#[test]
+fn completions_and_manual_pages_render() {
+    let sandbox = Sandbox::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = sandbox.run(["completions", shell]).expect(0).stdout;
+        assert!(script.contains("force-release") && !script.contains("__guard"), "{shell}");
+    }
+    assert!(sandbox.run(["man"]).expect(0).stdout.contains(".TH lockfast 1"));
+    std::fs::create_dir(sandbox.path("man")).unwrap();
+    sandbox.run(["man", "--dir", "man"]).expect(0);
+    assert!(sandbox.read("man/lockfast-run.1").contains("Exit status"));
+    assert!(sandbox.read("man/lockfast-bench-cycle.1").contains(".TH"));
+    sandbox.run(["man", "--dir", "nowhere"]).expect(74);
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let sandbox = Sandbox::new();
+    assert!(sandbox.run(["--help"]).expect(0).stdout.contains("force-release"));
+    assert!(sandbox.run(["run", "--help"]).expect(0).stdout.contains("120 the lease was"));
+    assert!(sandbox.run(["--version"]).expect(0).stdout.starts_with("lockfast "));
+}
+
+#[test]
+fn memory_reaches_nobody_else_and_says_so() {
+    let sandbox = Sandbox::new();
+    let finished =
+        sandbox.run(["run", "a", "--on", "memory:", "--", "sh", "-c", "exit 2"]).expect(2);
+    assert!(finished.stderr.contains("keeps nobody else out"), "{}", finished.stderr);
+}
+
+#[test]
+fn logs_appear_when_asked_for() {
+    let sandbox = Sandbox::new();
+    let finished = sandbox.run(["-v", "run", "a", "--", "true"]).expect(0);
+    assert_eq!(finished.stdout, "");
+    assert!(finished.stderr.contains("lockfast"), "{}", finished.stderr);
+    assert_eq!(sandbox.run(["run", "a", "--", "true"]).expect(0).stderr, "");
+}

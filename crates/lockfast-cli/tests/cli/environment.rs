@@ -1,0 +1,139 @@
+//! What the command gets from us, and what it does not.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use crate::sandbox::{Running, Sandbox};
+
+fn variables(text: &str) -> BTreeMap<String, String> {
+    text.split('\0')
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[test]
+fn the_command_sees_the_lock_and_no_secret() {
+    let sandbox = Sandbox::new();
+    let url = format!("{}?sync=normal", sandbox.url());
+    let mut command =
+        sandbox.command(["run", "job", "--on", &url, "--env", "A=b=c", "--env", "E="]);
+    command.args(["--", "cat", "/proc/self/environ"]);
+    command.env("LOCKFAST_URL", "redis://me:geheim@h");
+    let finished = Running::new(command).finish().expect(0);
+    let seen = variables(&finished.stdout);
+    assert_eq!(seen["LOCKFAST_NAME"], "job");
+    assert!(seen["LOCKFAST_FENCE"].parse::<u64>().unwrap() > 0);
+    assert_eq!((seen["A"].as_str(), seen["E"].as_str()), ("b=c", ""));
+    assert!(!finished.stdout.contains("geheim") && !seen.contains_key("LOCKFAST_URL"));
+    let held: Vec<_> = seen["LOCKFAST_HELD"].splitn(4, ' ').collect();
+    assert_eq!((held[1], held[2], held[3]), ("x", seen["LOCKFAST_FENCE"].as_str(), "job"));
+    let ours: Vec<_> = seen.keys().filter(|name| name.starts_with("LOCKFAST_")).collect();
+    assert_eq!(ours, ["LOCKFAST_FENCE", "LOCKFAST_HELD", "LOCKFAST_NAME"]);
+}
+
+#[test]
+fn a_url_without_secrets_stays() {
+    let sandbox = Sandbox::new();
+    let finished = sandbox.run(["run", "job", "--", "cat", "/proc/self/environ"]).expect(0);
+    assert_eq!(variables(&finished.stdout)["LOCKFAST_URL"], sandbox.url());
+}
+
+#[test]
+fn secrets_are_in_no_argument_and_no_environment_below_the_wrapper() {
+    let sandbox = Sandbox::new();
+    let script = "for pid in $$ $PPID; do
+        cat /proc/$pid/cmdline /proc/$pid/environ >> seen
+    done";
+    let url = sandbox.url();
+    let mut command = sandbox.command(["run", "job", "--on", &url, "--", "sh", "-c", script]);
+    command.env("LOCKFAST_URL", "redis://me:geheim@h");
+    Running::new(command).finish().expect(0);
+    let seen = std::fs::read(sandbox.path("seen")).unwrap();
+    let seen = String::from_utf8_lossy(&seen);
+    assert!(seen.contains("__guard") && !seen.contains("geheim"), "{seen}");
+    // A holder id is 32 hexadecimal digits.
+    let runs = seen.split(|c: char| !c.is_ascii_hexdigit()).filter(|run| run.len() == 32).count();
+    assert_eq!(runs, 0, "{seen}");
+}
+
+#[test]
+fn no_descriptor_of_ours_reaches_the_command() {
+    let sandbox = Sandbox::new();
+    let list = |command: std::process::Command| {
+        let finished = Running::new(command).finish().expect(0);
+        finished.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut plain = std::process::Command::new("ls");
+    plain.arg("/proc/self/fd").stdin(Stdio::null()).stdout(Stdio::piped());
+    let below = sandbox.command(["run", "job", "--", "ls", "/proc/self/fd"]);
+    assert_eq!(list(below), list(plain));
+}
+
+#[test]
+fn standard_input_and_output_are_the_commands() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(["run", "job", "--", "sh", "-c", "cat; echo err >&2"]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::new(command);
+    let mut stdin = running.child().stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, b"through\n").unwrap();
+    drop(stdin);
+    let finished = running.finish().expect(0);
+    assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("through\n", "err\n"));
+}
+
+/// C34.
+#[test]
+fn closed_streams_are_survived() {
+    let sandbox = Sandbox::new();
+    let binary = env!("CARGO_BIN_EXE_lockfast");
+    let sh = |script: &str| {
+        let mut command = crate::sandbox::undisturbed("sh");
+        command.args(["-c", script]).current_dir(sandbox.path(""));
+        command.env("LOCKFAST_URL", sandbox.url()).stderr(Stdio::piped());
+        Running::new(command).finish()
+    };
+    sh(&format!("{binary} run job -- true <&- >&- 2>&-")).expect(0);
+    sh(&format!("{binary} run job -- sh -c 'exit 6' <&- >&-")).expect(6);
+    for command in
+        ["acquire job --ttl 60s", "list", "show job", "completions bash", "man", "--help"]
+    {
+        let finished = sh(&format!("{binary} {command} > /dev/full"));
+        let (code, stderr) = (finished.code(), &finished.stderr);
+        if command != "list" {
+            assert!(code == 74 && stderr.contains("No space left"), "{command}: {code} {stderr}");
+        }
+        assert!(!stderr.contains("panic"), "{stderr}");
+    }
+    assert!(!sandbox.is_held("job"), "an acquire that could not tell its holder id");
+    // A reader that goes away is nothing to talk about.
+    let piped = sh(&format!("{binary} completions bash | true"));
+    assert_eq!(piped.expect(0).stderr, "");
+}
+
+#[test]
+fn the_fence_is_written_before_the_command_starts() {
+    let sandbox = Sandbox::new();
+    let binary = env!("CARGO_BIN_EXE_lockfast");
+    std::fs::write(sandbox.path("token"), "a longer text from before\n").unwrap();
+    let script = format!(
+        "{binary} run job --token-file token --fd 7 7>seventh -- \
+         sh -c 'cat token seventh; echo $LOCKFAST_FENCE'"
+    );
+    let mut command = crate::sandbox::undisturbed("sh");
+    command.args(["-c", &script]).current_dir(sandbox.path(""));
+    command.env("LOCKFAST_URL", sandbox.url()).stdout(Stdio::piped());
+    let finished = Running::new(command).finish().expect(0);
+    let lines: Vec<_> = finished.stdout.lines().collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines.iter().all(|line| *line == lines[2]), "{lines:?}");
+}
+
+#[test]
+fn a_token_file_is_not_left_when_the_lock_is_taken() {
+    let sandbox = Sandbox::new();
+    let _holder = sandbox.hold(&["job"], "touch started; sleep 1000");
+    sandbox.run(["run", "job", "--try", "--token-file", "token", "--", "true"]).expect(75);
+    assert!(!sandbox.path("token").exists());
+}

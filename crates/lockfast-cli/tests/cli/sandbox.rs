@@ -1,0 +1,251 @@
+//! A store and a directory of a test's own, and the binary started in it.
+
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use lockfast_core::Moment;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tempfile::TempDir;
+
+/// How long anything may take on a busy machine.
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
+
+pub(crate) struct Sandbox {
+    directory: TempDir,
+}
+
+/// What a finished command printed, and its code.
+pub(crate) struct Finished {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Finished {
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().unwrap_or_else(|| panic!("ended by a signal: {}", self.stderr))
+    }
+
+    /// Asserts the exit code and shows everything otherwise.
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Self {
+        assert_eq!(
+            self.status.code(),
+            Some(code),
+            "{:?}\nstdout: {}\nstderr: {}",
+            self.status,
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.stdout))
+    }
+}
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        Self { directory: TempDir::new().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("embedded:{}", self.path("store").display())
+    }
+
+    /// What a file holds, or nothing if it is not there.
+    pub(crate) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// The process ids that scripts wrote into a file, once there are `count`.
+    pub(crate) fn pids(&self, name: &str, count: usize) -> Vec<Pid> {
+        let read = || -> Vec<Pid> {
+            self.read(name)
+                .lines()
+                .filter_map(|line| line.trim().parse().ok())
+                .filter_map(Pid::from_raw)
+                .collect()
+        };
+        eventually(name, || read().len() >= count);
+        read()
+    }
+
+    /// The binary, in this directory and on this store.
+    pub(crate) fn command<S: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Command {
+        let mut command = undisturbed(env!("CARGO_BIN_EXE_lockfast"));
+        command
+            .args(arguments)
+            .current_dir(self.directory.path())
+            .env("LOCKFAST_URL", self.url())
+            .env("HOME", self.directory.path())
+            .env("LANG", "C.UTF-8")
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("LC_ALL")
+            .env_remove("NO_COLOR")
+            .env_remove("LOCKFAST_HELD")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts the binary.
+    pub(crate) fn start<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Running {
+        Running::new(self.command(arguments))
+    }
+
+    /// Runs the binary to its end.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Finished {
+        self.start(arguments).finish()
+    }
+
+    /// Starts `run NAME OPTIONS… -- sh -c SCRIPT` and waits until the script wrote `started`.
+    pub(crate) fn hold(&self, options: &[&str], script: &str) -> Running {
+        let script = format!("{script}\n");
+        let command = ["--", "sh", "-c", &script];
+        let arguments = ["run"].iter().chain(options).chain(&command);
+        let running = self.start(arguments);
+        eventually("the script to start", || self.path("started").exists());
+        running
+    }
+
+    /// Whether the store says that somebody holds it.
+    pub(crate) fn is_held(&self, name: &str) -> bool {
+        self.run(["show", name, "--json"]).expect(0).json()["held"] == true
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self, name: &str) -> u64 {
+        self.run(["show", name, "--json"]).expect(0).json()["waiting"].as_u64().unwrap()
+    }
+}
+
+/// A program with the signals as they are by default, however the tests themselves were started:
+/// in the background of a script, interrupts are ignored.
+pub(crate) fn undisturbed(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,QUIT", program]);
+    command
+}
+
+/// A started process, killed at the latest when it is dropped.
+pub(crate) struct Running {
+    child: Option<Child>,
+}
+
+impl Running {
+    pub(crate) fn new(mut command: Command) -> Self {
+        Self { child: Some(command.spawn().unwrap()) }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(self.child.as_ref().unwrap())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub(crate) fn child(&mut self) -> &mut Child {
+        self.child.as_mut().unwrap()
+    }
+
+    /// The guard below this wrapper.
+    pub(crate) fn guard(&self) -> Pid {
+        let mut found = None;
+        eventually("the guard", || {
+            found = children_of(self.pid()).into_iter().find(|pid| {
+                let arguments = format!("/proc/{}/cmdline", pid.as_raw_pid());
+                std::fs::read(arguments).is_ok_and(|line| line == b"lockfast\0__guard\0")
+            });
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// Waits for the end, with a bound.
+    pub(crate) fn finish(mut self) -> Finished {
+        let mut child = self.child.take().unwrap();
+        let pid = Pid::from_child(&child);
+        let read = |stream: Option<Box<dyn std::io::Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                if let Some(mut stream) = stream {
+                    let _ = stream.read_to_end(&mut bytes);
+                }
+                String::from_utf8_lossy(&bytes).into_owned()
+            })
+        };
+        let stdout = read(child.stdout.take().map(|stream| Box::new(stream) as _));
+        let stderr = read(child.stderr.take().map(|stream| Box::new(stream) as _));
+        let start = Moment::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if Moment::now().since(start) > BOUND {
+                let _ = kill_process(pid, Signal::KILL);
+                let _ = child.wait();
+                panic!("not finished in {BOUND:?}: {}", stderr.join().unwrap());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        Finished { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = kill_process(Pid::from_child(child), Signal::CONT);
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Waits for a state, with a bound.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut state: impl FnMut() -> bool) {
+    let start = Moment::now();
+    while !state() {
+        assert!(Moment::now().since(start) < BOUND, "still waiting for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether a process is there and is not a zombie.
+pub(crate) fn is_alive(pid: Pid) -> bool {
+    test_kill_process(pid).is_ok() && state_of(pid) != Some('Z')
+}
+
+/// The state letter of a process.
+pub(crate) fn state_of(pid: Pid) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+fn children_of(parent: Pid) -> Vec<Pid> {
+    let parent = parent.as_raw_pid();
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    std::fs::read_to_string(children)
+        .unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .collect()
+}
