@@ -1,0 +1,33 @@
+//! Everything that must hold before a change is taken, cheapest first. Nothing in the repository
+//! is written: not a format, not the lock file.
+
+use anyhow::Result;
+
+use crate::step::{Step, timed};
+use crate::{deps, refuse_arguments, tidy};
+
+/// Runs all steps and stops at the first that fails.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    refuse_arguments(arguments)?;
+    timed("everything", || {
+        timed("format", || Step::cargo(&["fmt", "--all", "--", "--check"]).run())?;
+        timed("tidy", || tidy::run(&[]))?;
+        timed("dependencies", || deps::run(&[]))?;
+        timed("lints", || lints().run())?;
+        timed("documentation", || documentation().run())?;
+        timed("build", || {
+            Step::cargo(&["build", "--workspace", "--all-targets", "--locked"]).run()
+        })?;
+        timed("tests", || Step::cargo(&["test", "--workspace", "--locked"]).run())
+    })
+}
+
+fn lints() -> Step {
+    Step::cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
+}
+
+fn documentation() -> Step {
+    // Only libraries: the binary has the name of the library, and both would be one page.
+    Step::cargo(&["doc", "--workspace", "--no-deps", "--lib", "--locked"])
+        .with_env("RUSTDOCFLAGS", "-D warnings")
+}
