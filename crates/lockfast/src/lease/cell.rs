@@ -50,7 +50,12 @@ impl LeaseCell {
             guards: AtomicUsize::new(1),
             scheduled_ns: AtomicU64::new(0),
             granted_at: grant.from,
-            state: Mutex::new(LeaseState::new(grant.from, policy, super::keeper::jitter())),
+            state: Mutex::new(LeaseState::new(
+                grant.from,
+                Moment::now(),
+                policy,
+                super::keeper::jitter(),
+            )),
             version: AtomicU64::new(1),
             changed: Notify::new(),
             cancellation: OnceLock::new(),

@@ -64,12 +64,15 @@ pub(crate) struct LeaseState {
 }
 
 impl LeaseState {
-    /// A lease that the store began to count at `from` or later.
-    pub(crate) fn new(from: Moment, policy: Policy, jitter: f64) -> Self {
+    /// A lease that the store began to count at `from` or later. One that has little time left,
+    /// as a hand-over that must be confirmed, is renewed the sooner.
+    pub(crate) fn new(from: Moment, now: Moment, policy: Policy, jitter: f64) -> Self {
+        let deadline = deadline(from, policy.ttl, policy.drift);
+        let first = policy.renew_interval.min(deadline.remaining(now) / 3);
         Self {
             phase: Phase::Held,
-            deadline: deadline(from, policy.ttl, policy.drift),
-            renew_at: from + jittered(policy.renew_interval, jitter),
+            deadline,
+            renew_at: now + jittered(first, jitter),
             policy,
             renewing: false,
         }

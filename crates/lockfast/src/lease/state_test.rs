@@ -21,10 +21,10 @@ fn policy(ttl: Duration) -> Policy {
     Policy::new(&Options::default().ttl(ttl).drift(0.0), &profile).unwrap()
 }
 
-/// A lease of 3 s granted at zero: renewed at 1 s, valid until 2.998 s.
+/// A lease of 3 s granted at zero: renewed a third of its validity later, valid until 2.998 s.
 fn lease() -> (LeaseState, Moment) {
     let start = Moment::now();
-    (LeaseState::new(start, policy(MS(3000)), 0.0), start)
+    (LeaseState::new(start, start, policy(MS(3000)), 0.0), start)
 }
 
 fn tick() -> Event {
@@ -42,12 +42,21 @@ fn renewed(sent: Moment) -> Event {
 #[test]
 fn a_lease_is_renewed_once_when_due() {
     let (mut lease, start) = lease();
-    assert_eq!(lease.step(tick(), start + MS(999)), Action::None);
+    assert_eq!(lease.step(tick(), start + MS(990)), Action::None);
     assert_eq!(lease.step(tick(), start + MS(1000)), Action::Renew);
     assert_eq!(lease.step(tick(), start + MS(1001)), Action::None, "one at a time");
     assert_eq!(lease.step(renewed(start + MS(1000)), start + MS(1010)), Action::Announce);
     assert_eq!(lease.deadline, start + MS(3998), "counted from the sending");
     assert_eq!(lease.step(tick(), start + MS(2000)), Action::Renew);
+}
+
+#[test]
+fn a_lease_with_little_time_left_is_renewed_the_sooner() {
+    let now = Moment::now();
+    let mut lease = LeaseState::new(now.before(MS(2000)), now, policy(MS(3000)), 0.0);
+    assert_eq!(lease.deadline.remaining(now), MS(998));
+    assert_eq!(lease.step(tick(), now + MS(300)), Action::None);
+    assert_eq!(lease.step(tick(), now + MS(333)), Action::Renew);
 }
 
 #[test]
