@@ -82,7 +82,10 @@ impl Target {
                 Err(error) => error.with_lock(&self.name),
             };
             telemetry.acquire_failed(&self.name, &error);
-            let may_retry = error.kind() == ErrorKind::Unreachable && error.retry() == Retry::Later;
+            // A node that is not the right one may be so again, or another may be found.
+            let is_elsewhere =
+                [ErrorKind::Unreachable, ErrorKind::WrongNode].contains(&error.kind());
+            let may_retry = is_elsewhere && error.retry() == Retry::Later;
             let in_time = !matches!(wait, Wait::Until(end) if end.has_passed(Moment::now()));
             if !(may_retry && tries_left > 0 && in_time) {
                 attempt.fail(&error, tries_left < self.policy.retries);
