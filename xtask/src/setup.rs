@@ -1,28 +1,70 @@
 //! What the tests need besides Rust. A new backend adds the server it is tested with as a row of
 //! [`NEEDS`]; whatever is missing is installed with apt, and elsewhere named.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
 use crate::refuse_arguments;
 use crate::step::{Step, timed};
+use crate::tree;
 
 /// One thing that must be there.
 struct Need {
     /// It is there when this program is.
     program: &'static str,
+    /// And when the program, started so, succeeds; nothing is started when this is empty.
+    proof: &'static [&'static str],
     /// The Debian packages that bring it.
     packages: &'static [&'static str],
     /// What it is needed for.
     purpose: &'static str,
 }
 
-const NEEDS: &[Need] = &[Need {
-    program: "cc",
-    packages: &["gcc", "libc6-dev"],
-    purpose: "compiles the bundled SQLite of the embedded store",
-}];
+const NEEDS: &[Need] = &[
+    Need {
+        program: "cc",
+        proof: &[],
+        packages: &["gcc", "libc6-dev"],
+        purpose: "compiles the bundled SQLite of the embedded store",
+    },
+    Need {
+        program: "redis-server",
+        proof: &[],
+        packages: &["redis-server"],
+        purpose: "is what the Redis store is tested with",
+    },
+    Need {
+        program: "redis-cli",
+        proof: &[],
+        packages: &["redis-tools"],
+        purpose: "shares locks with the Redis store",
+    },
+    Need {
+        program: "openssl",
+        proof: &[],
+        packages: &["openssl"],
+        purpose: "makes the certificates of encrypted test servers",
+    },
+    Need {
+        program: "python3",
+        proof: &["-c", "import ensurepip, venv"],
+        packages: &["python3", "python3-venv"],
+        purpose: "runs redis-py, which shares locks with the Redis store",
+    },
+    Need {
+        program: "node",
+        proof: &[],
+        packages: &["nodejs"],
+        purpose: "runs node-redlock, which shares locks with the Redis store",
+    },
+    Need { program: "npm", proof: &[], packages: &["npm"], purpose: "installs node-redlock" },
+];
+
+/// Where the foreign clients of the Redis store's tests are listed, and where they go.
+const CLIENTS_FROM: &str = "crates/lockfast-backend-redis/tests/clients";
+const CLIENTS_TO: &str = "target/foreign-clients";
 
 /// Where servers are that a user's `PATH` often leaves out.
 const FOLDERS_MORE: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -31,21 +73,64 @@ const FOLDERS_MORE: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     refuse_arguments(arguments)?;
     timed("setup", || {
-        let missing: Vec<&Need> = NEEDS.iter().filter(|need| !is_there(need.program)).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
+        let missing: Vec<&Need> = NEEDS.iter().filter(|need| !need.is_met()).collect();
         for need in &missing {
             eprintln!("  {} is missing: it {}", need.program, need.purpose);
         }
-        install(&missing)?;
-        match missing.iter().find(|need| !is_there(need.program)) {
-            None => Ok(()),
-            Some(need) => {
-                bail!("{} is still missing after its packages were installed", need.program)
-            }
+        if !missing.is_empty() {
+            install(&missing)?;
         }
+        if let Some(need) = missing.iter().find(|need| !need.is_met()) {
+            bail!("{} is still missing after its packages were installed", need.program);
+        }
+        foreign_clients()
     })
+}
+
+impl Need {
+    fn is_met(&self) -> bool {
+        let works = || Step::program(self.program, self.proof).read().is_ok();
+        is_there(self.program) && (self.proof.is_empty() || works())
+    }
+}
+
+/// Brings the clients in other languages that share locks with ours, unless they are there in
+/// the versions that are asked for.
+fn foreign_clients() -> Result<()> {
+    let root = tree::root()?;
+    let (from, to) = (root.join(CLIENTS_FROM), root.join(CLIENTS_TO));
+    let python = to.join("python");
+    if !is_copied(&from, &python, &["requirements.txt"]) {
+        let venv = python.to_string_lossy().into_owned();
+        Step::program("python3", &["-m", "venv", &venv]).run()?;
+        let list = format!("{CLIENTS_FROM}/requirements.txt");
+        let quietly = ["install", "--quiet", "--disable-pip-version-check", "-r", &list];
+        Step::program(&format!("{venv}/bin/pip"), &quietly).run()?;
+        copy(&from, &python, &["requirements.txt"])?;
+    }
+    let node = to.join("node");
+    let lists = ["package.json", "package-lock.json"];
+    if !is_copied(&from, &node, &lists) || !node.join("node_modules").is_dir() {
+        copy(&from, &node, &lists)?;
+        let quietly = ["ci", "--silent", "--no-audit", "--no-fund", "--prefix"];
+        Step::program("npm", &[&quietly[..], &[&*node.to_string_lossy()]].concat()).run()?;
+    }
+    Ok(())
+}
+
+fn is_copied(from: &Path, to: &Path, names: &[&str]) -> bool {
+    names.iter().all(|name| {
+        let (asked, there) = (fs::read(from.join(name)), fs::read(to.join(name)));
+        matches!((asked, there), (Ok(asked), Ok(there)) if asked == there)
+    })
+}
+
+fn copy(from: &Path, to: &Path, names: &[&str]) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for name in names {
+        fs::copy(from.join(name), to.join(name))?;
+    }
+    Ok(())
 }
 
 fn install(missing: &[&Need]) -> Result<()> {

@@ -12,6 +12,8 @@ type Connect = fn(Address, ConnectContext) -> BoxFuture<'static, Result<Arc<dyn 
 const BACKENDS: &[(&[&str], Connect)] = &[
     #[cfg(feature = "embedded")]
     (lockfast_backend_embedded::SCHEMES, lockfast_backend_embedded::connect),
+    #[cfg(feature = "redis")]
+    (lockfast_backend_redis::SCHEMES, lockfast_backend_redis::connect),
 ];
 
 /// The way to the store that `url` names, found before anything is touched.

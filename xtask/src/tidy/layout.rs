@@ -25,7 +25,7 @@ const BACKEND_FILES: &[&str] = &[
     "src/lib.rs",
     "src/config.rs",
     "src/backend.rs",
-    "src/wire.rs",
+    "src/wire*",
     "tests/conformance*.rs",
 ];
 const BACKEND_HEADINGS: &[&str] =
@@ -105,7 +105,7 @@ mod tests {
             "src/lib.rs",
             "src/config.rs",
             "src/backend.rs",
-            "src/wire.rs",
+            "src/wire*",
             "tests/conformance_x.rs",
         ]
         .map(folder)

@@ -101,6 +101,13 @@ const CONFINED: &[Confined] = &[
         message: "a store's client library is named in that backend's wire.rs only",
     },
     Confined {
+        words: &["redis::"],
+        within: "crates/lockfast-backend-redis/src/",
+        allowed: &["crates/lockfast-backend-redis/src/wire/"],
+        tests_free: true,
+        message: "a store's client library is named in that backend's wire only",
+    },
+    Confined {
         words: &[
             "cfg(feature",
             "cfg(any(feature",

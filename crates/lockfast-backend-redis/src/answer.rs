@@ -1,0 +1,310 @@
+//! What the server says finds the one whom it concerns.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use lockfast_core::{ErrorKind, Fence, Grant, HolderId, LossCause, Moment, ReleaseOutcome};
+
+use crate::batch::{Asker, Batch, Give, Op, Purpose, Renew, Renewal, Take, Then};
+use crate::claim::{Admission, Answer, Claim};
+use crate::store::{Store, lock};
+use crate::wire::failure::Remedy;
+use crate::wire::{Failure, Reply};
+
+impl Store {
+    /// Hands out the replies to a batch. Returns why the connection is of no use any more, if it
+    /// is not.
+    pub(crate) fn distribute(
+        &self,
+        batch: Batch,
+        sent: Moment,
+        replies: Vec<Reply>,
+    ) -> Option<Failure> {
+        let mut replies = replies.into_iter();
+        let mut repairs = Repairs::default();
+        replies.by_ref().take(batch.preamble).filter_map(|reply| reply.failure()).for_each(
+            |failure| {
+                self.forget_channels();
+                tracing::warn!(failure = failure.message, "the server could not be prepared");
+            },
+        );
+        let renewed: Vec<_> = batch
+            .renews
+            .iter()
+            .map(|renew| {
+                let calls = self.calls(renew.leases.len());
+                Reply::join(replies.by_ref().take(calls).collect())
+            })
+            .collect();
+        let calls = if batch.takes.is_empty() { 0 } else { self.calls(batch.takes.len()) };
+        let taken: Vec<_> = replies.by_ref().take(calls).collect();
+        let shortage = match batch.counts_replicas {
+            true => replies.next().and_then(|reply| self.count_replicas(&reply)),
+            false => None,
+        };
+        for (renew, reply) in batch.renews.into_iter().zip(renewed) {
+            self.answer_renew(renew, reply, shortage.as_ref(), &mut repairs);
+        }
+        for (takes, reply) in share(batch.takes, calls).zip(taken) {
+            self.answer_takes(takes, reply, sent, shortage.as_ref(), &mut repairs);
+        }
+        let calls = if batch.gives.is_empty() { 0 } else { self.calls(batch.gives.len()) };
+        for (gives, reply) in share(batch.gives, calls).zip(replies.by_ref().take(calls)) {
+            self.answer_gives(gives, reply, &mut repairs);
+        }
+        for (plain, count) in batch.plains {
+            let replies: Vec<_> = replies.by_ref().take(count).collect();
+            match replies.iter().find_map(Reply::failure) {
+                Some(failure) => repairs.add(Op::Plain(plain), failure),
+                None => drop(plain.asker.send(Ok(replies))),
+            }
+        }
+        self.repair(repairs)
+    }
+
+    /// Whether too few replicas have what was asked for.
+    fn count_replicas(&self, reply: &Reply) -> Option<Failure> {
+        let wanted = self.config().min_replicas;
+        match reply.as_int() {
+            Some(count) if count >= i64::from(wanted) => None,
+            Some(count) => Some(Failure::new(
+                ErrorKind::Unreachable,
+                format!("only {count} of {wanted} replicas confirmed the grant, so it was undone"),
+            )),
+            None => Some(reply.failure().unwrap_or_else(|| Failure::of_nonsense("WAIT"))),
+        }
+    }
+
+    fn answer_takes(
+        &self,
+        takes: Vec<Take>,
+        reply: Reply,
+        sent: Moment,
+        shortage: Option<&Failure>,
+        repairs: &mut Repairs,
+    ) {
+        if let Some(failure) = reply.failure() {
+            takes.into_iter().for_each(|take| repairs.add(Op::Take(take), failure.clone()));
+            return;
+        }
+        let entries = reply.into_list().unwrap_or_default();
+        if entries.len() != takes.len() {
+            let failure = Failure::of_nonsense("too few acquisitions");
+            takes.into_iter().for_each(|take| repairs.add(Op::Take(take), failure.clone()));
+            return;
+        }
+        for (take, entry) in takes.into_iter().zip(entries) {
+            match Admission::read(&take.claim, entry) {
+                Err(failure) => repairs.add(Op::Take(take), failure),
+                Ok(admission) => self.admit(take, admission, sent, shortage),
+            }
+        }
+    }
+
+    fn admit(&self, take: Take, admission: Admission, sent: Moment, shortage: Option<&Failure>) {
+        let Take { claim, purpose, .. } = take;
+        let askers = match (purpose, &admission) {
+            (Purpose::First(asker), Admission::Waiting(place)) => {
+                if asker.is_closed() {
+                    self.undo(&claim);
+                } else {
+                    self.lobby.enter(claim, asker, Some((*place, sent)), None);
+                }
+                return;
+            }
+            (_, Admission::Waiting(place)) => {
+                return self.lobby.stay(claim.holder, *place, sent);
+            }
+            (Purpose::First(asker), _) => vec![asker],
+            // When the waiter is gone, a push was faster, or its caller gave up and releases it.
+            (_, _) => self.lobby.take(claim.holder).map_or_else(Vec::new, |waiter| waiter.askers),
+        };
+        match admission {
+            Admission::Waiting(_) => {}
+            Admission::Taken(seen) => {
+                tell_all(askers, || Answer::Taken(seen.clone()));
+            }
+            Admission::Granted(_) if shortage.is_some() => {
+                let Some(failure) = shortage else { return };
+                self.refuse(&claim, askers, failure);
+            }
+            Admission::Granted(fence) => {
+                self.remember(&claim, fence);
+                tell_all(askers, || Answer::Granted(Grant { fence, from: sent }));
+            }
+        }
+    }
+
+    /// Undoes a grant and then tells why.
+    pub(crate) fn refuse(&self, claim: &Claim, askers: Vec<Asker<Answer>>, failure: &Failure) {
+        for asker in askers {
+            let then = Then::Refuse(asker, failure.clone());
+            let (name, holder) = (claim.name.clone(), claim.holder);
+            self.submit(Op::Give(Give { name, holder, then, tries: 0 }));
+        }
+    }
+
+    pub(crate) fn remember(&self, claim: &Claim, fence: Fence) {
+        if let Some(held) = &self.held {
+            lock(held).insert(claim.holder, (claim.mode, fence));
+        }
+    }
+
+    pub(crate) fn forget(&self, holder: HolderId) {
+        if let Some(held) = &self.held {
+            lock(held).remove(&holder);
+        }
+    }
+
+    fn answer_gives(&self, gives: Vec<Give>, reply: Reply, repairs: &mut Repairs) {
+        let failure = reply.failure();
+        let entries = reply.into_list().unwrap_or_default();
+        for (at, give) in gives.into_iter().enumerate() {
+            let outcome = match entries.get(at).and_then(Reply::as_int) {
+                Some(1) => ReleaseOutcome::Released,
+                Some(0) => ReleaseOutcome::NotHeld,
+                _ => {
+                    let nonsense = || Failure::of_nonsense("a release of another form");
+                    repairs.add(Op::Give(give), failure.clone().unwrap_or_else(nonsense));
+                    continue;
+                }
+            };
+            self.forget(give.holder);
+            match give.then {
+                Then::Tell(asker) => drop(asker.send(Ok(outcome))),
+                Then::Nothing => {}
+                Then::Refuse(asker, failure) => drop(asker.send(Err(failure))),
+            }
+        }
+    }
+
+    fn answer_renew(
+        &self,
+        renew: Renew,
+        reply: Reply,
+        shortage: Option<&Failure>,
+        repairs: &mut Repairs,
+    ) {
+        if let Some(failure) = reply.failure() {
+            return repairs.add(Op::Renew(renew), failure);
+        }
+        if let Some(failure) = shortage.filter(|_| renew.confirm) {
+            drop(renew.asker.send(Err(failure.clone())));
+            return;
+        }
+        let entries = reply.into_list().unwrap_or_default();
+        let outcomes: Option<Vec<_>> = entries.into_iter().map(Renewal::read).collect();
+        match outcomes.filter(|outcomes| outcomes.len() == renew.leases.len()) {
+            Some(outcomes) => {
+                if outcomes.contains(&Renewal::Lost(LossCause::DataLost)) {
+                    tracing::warn!("the server has lost data");
+                    if self.held.is_some() {
+                        // With the quarantine, what we hold is written down again.
+                        repairs.add(Op::Renew(renew), Failure::of_server("LFGUARD", None));
+                        return;
+                    }
+                    self.ask_for_enrolment();
+                }
+                drop(renew.asker.send(Ok(outcomes)));
+            }
+            None => {
+                repairs.add(Op::Renew(renew), Failure::of_nonsense("a renewal of another form"));
+            }
+        }
+    }
+
+    /// Repeats what can be repeated, tells the rest.
+    fn repair(&self, repairs: Repairs) -> Option<Failure> {
+        let mut again = Vec::new();
+        let mut broken = None;
+        for (mut op, failure) in repairs.0 {
+            match failure.remedy {
+                Remedy::Tell => self.fail_op(op, &failure),
+                Remedy::Follow => match self.cluster.as_ref().and_then(Weak::upgrade) {
+                    Some(cluster) if op.try_again() => cluster.follow(op),
+                    Some(_) => self.fail_op(op, &Failure::of_disagreement()),
+                    None => self.fail_op(op, &failure),
+                },
+                Remedy::Reconnect => {
+                    self.fail_op(op, &failure);
+                    broken = Some(failure);
+                }
+                Remedy::Wait(ms) => self.postpone(op, &failure, Duration::from_millis(ms)),
+                Remedy::LoadScripts | Remedy::Enroll | Remedy::ReconnectAndRepeat => {
+                    match failure.remedy {
+                        Remedy::LoadScripts => self.ask_for_scripts(),
+                        Remedy::Enroll => self.ask_for_enrolment(),
+                        _ => broken = Some(failure.clone()),
+                    }
+                    if op.try_again() {
+                        again.push(op);
+                    } else {
+                        self.fail_op(op, &failure);
+                    }
+                }
+            }
+        }
+        self.requeue(again);
+        broken
+    }
+
+    /// Nothing is granted for a while: whoever may wait does.
+    fn postpone(&self, op: Op, failure: &Failure, pause: Duration) {
+        match op {
+            Op::Take(Take { claim, purpose: Purpose::First(asker), .. }) if claim.may_wait() => {
+                self.lobby.enter(claim, asker, None, Some(pause));
+            }
+            Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
+                self.lobby.miss(claim.holder, failure, Some(pause));
+            }
+            op => self.fail_op(op, failure),
+        }
+    }
+
+    /// Tells whoever asked that there is no answer.
+    pub(crate) fn fail_op(&self, op: Op, failure: &Failure) {
+        match op {
+            Op::Take(Take { purpose: Purpose::First(asker), .. }) => {
+                drop(asker.send(Err(failure.clone())));
+            }
+            Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
+                self.lobby.miss(claim.holder, failure, None);
+            }
+            Op::Take(Take { claim, purpose: Purpose::Last, .. }) => {
+                let waiter = self.lobby.take(claim.holder);
+                for asker in waiter.into_iter().flat_map(|waiter| waiter.askers) {
+                    drop(asker.send(Err(failure.clone())));
+                }
+            }
+            Op::Give(give) => match give.then {
+                Then::Tell(asker) => drop(asker.send(Err(failure.clone()))),
+                Then::Nothing => {}
+                Then::Refuse(asker, failure) => drop(asker.send(Err(failure))),
+            },
+            Op::Renew(renew) => drop(renew.asker.send(Err(failure.clone()))),
+            Op::Plain(plain) => drop(plain.asker.send(Err(failure.clone()))),
+        }
+    }
+}
+
+/// Requests by the calls that carried them: all in one, or each in its own.
+fn share<T>(items: Vec<T>, calls: usize) -> impl Iterator<Item = Vec<T>> {
+    let (one, each) = if calls == 1 { (Some(items), Vec::new()) } else { (None, items) };
+    one.into_iter().chain(each.into_iter().map(|item| vec![item]))
+}
+
+/// Requests that the server did not serve, and why.
+#[derive(Default)]
+struct Repairs(Vec<(Op, Failure)>);
+
+impl Repairs {
+    fn add(&mut self, op: Op, failure: Failure) {
+        self.0.push((op, failure));
+    }
+}
+
+/// Gives the same answer to all who asked the same.
+pub(crate) fn tell_all(askers: Vec<Asker<Answer>>, answer: impl Fn() -> Answer) -> bool {
+    // Not `any`: everybody is told.
+    askers.into_iter().filter_map(|asker| asker.send(Ok(answer())).ok()).count() > 0
+}

@@ -1,0 +1,407 @@
+//! The store as the lease engine sees it.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::error::quote;
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
+    ErrorKind, EventStream, Guarantee, LockName, LockView, LossCause, Moment, Profile, Query,
+    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
+    RevokeRequest,
+};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use crate::batch::{Give, LOCKS_MAX, Op, Plain, Purpose, Renew, Renewal, Take, Then};
+use crate::claim::{self, Answer, Claim};
+use crate::cluster::Cluster;
+use crate::config::{Config, Endpoint, OnDataLoss};
+use crate::inspect::labels;
+use crate::record::{self, Keys, Seen};
+use crate::slot;
+use crate::store::Store;
+use crate::watcher;
+use crate::wire::dial::Dialer;
+use crate::wire::link::{self, Link};
+use crate::wire::sentinel;
+use crate::wire::{Failure, Pipeline, Reply};
+
+/// A connection to a server.
+pub(crate) struct Redis {
+    pub(crate) store: Arc<Store>,
+    profile: Profile,
+    _reach: Reached,
+    /// What runs in the background as long as this is there.
+    tasks: Vec<AbortHandle>,
+}
+
+/// What keeps the connections open.
+enum Reached {
+    Server { _link: Link<Store> },
+    Cluster { _cluster: Arc<Cluster> },
+}
+
+/// Connects to a cluster.
+async fn connect_cluster(
+    dialer: Arc<Dialer>,
+    seeds: Vec<Endpoint>,
+    context: ConnectContext,
+) -> Result<Arc<dyn Backend>> {
+    if dialer.config().on_data_loss != OnDataLoss::Warn {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "on_data_loss=quarantine does not work on a cluster, where each master can lose its \
+             data alone; leave it out or use one server",
+        )
+        .with_backend("redis"));
+    }
+    let runtime = context.runtime.clone();
+    let opening = AbortOnDrop(runtime.spawn(Cluster::open(dialer, seeds, context)));
+    let cluster = opening.await.map_err(|failure| failure.to_error())?;
+    let store = cluster.front();
+    // Before the first lock, so that whoever meets it knows whose it is.
+    let is_written = Cluster::write_label(&store).await;
+    let tasks = vec![
+        runtime.spawn(Arc::clone(&store).tend_lobby()).abort_handle(),
+        runtime.spawn(Cluster::keep_label(Arc::clone(&store), is_written)).abort_handle(),
+    ];
+    let reach = Reached::Cluster { _cluster: cluster };
+    Ok(Arc::new(Redis { store, profile: profile(), _reach: reach, tasks }))
+}
+
+/// Connects to the server at `address`.
+pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result<Arc<dyn Backend>> {
+    let named = |failure: Failure| failure.to_error();
+    let dialer = Arc::new(Dialer::new(Config::read(&address)?).map_err(named)?);
+    if let Endpoint::Cluster(nodes) = &dialer.config().endpoint {
+        let seeds = nodes.seeds.clone();
+        return connect_cluster(dialer, seeds, context).await;
+    }
+    let runtime = context.runtime.clone();
+    let store = Store::new(Arc::clone(&dialer), context);
+    let dialling = AbortOnDrop(runtime.spawn({
+        let (dialer, store) = (Arc::clone(&dialer), Arc::clone(&store));
+        async move { link::connect(&dialer, store.as_ref()).await }
+    }));
+    let connection = dialling.await.map_err(named)?;
+    let link = Link::start(&runtime, Arc::clone(&store), dialer, connection);
+    store.open(link.pump());
+    let mut tasks = vec![runtime.spawn(Arc::clone(&store).tend_lobby()).abort_handle()];
+    if let Endpoint::Service(service) = &store.config().endpoint {
+        let pump = link.pump();
+        let following = sentinel::follow(Arc::clone(&store.dialer), service.clone(), move |it| {
+            pump.move_to(it);
+        });
+        tasks.push(runtime.spawn(following).abort_handle());
+    }
+    let reach = Reached::Server { _link: link };
+    Ok(Arc::new(Redis { store, profile: profile(), _reach: reach, tasks }))
+}
+
+/// A task that ends when nobody waits for it any more.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<T> Future for AbortOnDrop<Result<T, Failure>> {
+    type Output = Result<T, Failure>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        std::pin::Pin::new(&mut self.0).poll(context).map(|joined| {
+            joined.unwrap_or_else(|error| {
+                Err(Failure::new(
+                    ErrorKind::Internal,
+                    format!("the keeper's runtime ended: {error}"),
+                ))
+            })
+        })
+    }
+}
+
+fn profile() -> Profile {
+    Profile {
+        backend: "redis",
+        guarantee: Guarantee::Efficiency,
+        because: "one server decides, but what it has granted can be lost with its memory or in a \
+                  failover",
+        order: Order::Fifo,
+        expiry: Expiry::Ttl,
+        reach: Reach::Network,
+        fence: FenceSurvival::DataLoss,
+        ttl_min: Duration::from_millis(100),
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("endpoint", &self.store.config().endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    async fn take(&self, request: AcquireRequest) -> Result<AcquireOutcome> {
+        let start = Moment::now();
+        self.check(&request)?;
+        let claim = Arc::new(Claim::new(request));
+        self.make_way(&claim).await?;
+        let (asker, answer) = oneshot::channel();
+        let purpose = Purpose::First(asker);
+        self.store.submit(Op::Take(Take { claim: Arc::clone(&claim), purpose, tries: 0 }));
+        match self.receive_soon(answer).await.map_err(|error| error.with_lock(&claim.name))? {
+            Answer::Granted(grant) => Ok(AcquireOutcome::Granted(grant)),
+            Answer::Taken(seen) => {
+                let waited = Moment::now().since(start);
+                let lock = self.name_holders(&claim.name, &seen).await;
+                Ok(AcquireOutcome::Taken(Refusal { lock, waited }))
+            }
+        }
+    }
+
+    fn check(&self, request: &AcquireRequest) -> Result<()> {
+        check_name(&self.store.config().prefix, &request.name)?;
+        check_slot(&self.store, &request.name)?;
+        let OnDataLoss::Quarantine { max_ttl } = self.store.config().on_data_loss else {
+            return Ok(());
+        };
+        if request.ttl + request.lock_delay > max_ttl {
+            return Err(Error::new(
+                ErrorKind::InvalidTtl,
+                format!(
+                    "ttl and lock-delay are {:?} together, but the quarantine is made for {max_ttl:?}; \
+                     raise the URL's option max_ttl",
+                    request.ttl + request.lock_delay
+                ),
+            )
+            .with_backend("redis")
+            .with_lock(&request.name));
+        }
+        Ok(())
+    }
+
+    /// An earlier request of the same holder that waits in another way gives way to this one.
+    async fn make_way(&self, claim: &Claim) -> Result<()> {
+        let Some(earlier) = self.store.lobby.find(claim.holder) else { return Ok(()) };
+        if earlier.mode != claim.mode {
+            let failure = claim::already_held(claim.mode, earlier.mode);
+            return Err(failure.to_error().with_lock(&claim.name));
+        }
+        if earlier.text != claim.text {
+            self.give(claim.name.clone(), claim.holder).await?;
+        }
+        Ok(())
+    }
+
+    async fn give(
+        &self,
+        name: LockName,
+        holder: lockfast_core::HolderId,
+    ) -> Result<ReleaseOutcome> {
+        if check_slot(&self.store, &name).is_err() {
+            return Ok(ReleaseOutcome::NotHeld);
+        }
+        // Whoever still waits for it is told that it is over.
+        drop(self.store.lobby.take(holder));
+        let (asker, answer) = oneshot::channel();
+        let then = Then::Tell(asker);
+        let lock = name.clone();
+        self.store.submit(Op::Give(Give { name, holder, then, tries: 0 }));
+        self.receive_soon(answer).await.map_err(|error| error.with_lock(&lock))
+    }
+
+    /// Waits for an answer that is likely to come at once.
+    async fn receive_soon<T>(&self, answer: oneshot::Receiver<Result<T, Failure>>) -> Result<T> {
+        read_answer(self.store.glance.receive(answer).await)
+    }
+
+    async fn renew_some(&self, leases: Arc<[RenewRequest]>) -> Result<Vec<RenewOutcome>> {
+        let (asker, answer) = oneshot::channel();
+        self.store.submit(Op::Renew(Renew { leases, asker, confirm: false, tries: 0 }));
+        let renewals = receive(answer).await?;
+        let unknown: HashSet<ClientId> = renewals
+            .iter()
+            .filter_map(|renewal| match renewal {
+                Renewal::TakenBy(Some(client)) => Some(*client),
+                _ => None,
+            })
+            .collect();
+        let labels = labels(&self.store, unknown).await;
+        let outcome = |renewal| match renewal {
+            Renewal::Renewed => RenewOutcome::Renewed,
+            Renewal::Lost(cause) => RenewOutcome::Lost(cause),
+            Renewal::TakenBy(client) => RenewOutcome::Lost(LossCause::Taken {
+                by: client.and_then(|client| labels.get(&client)).map(ToString::to_string),
+            }),
+        };
+        Ok(renewals.into_iter().map(outcome).collect())
+    }
+
+    /// Sends other commands and waits for their replies.
+    pub(crate) async fn ask(
+        &self,
+        slot: Option<u16>,
+        write: impl Fn(&mut Pipeline) + Send + Sync + 'static,
+    ) -> Result<Vec<Reply>> {
+        let (asker, answer) = oneshot::channel();
+        self.store.submit(Op::Plain(Plain { write: Box::new(write), asker, slot, tries: 0 }));
+        receive(answer).await
+    }
+
+    async fn seize(&self, request: RevokeRequest) -> Result<RevokeOutcome> {
+        check_name(&self.store.config().prefix, &request.name)?;
+        check_slot(&self.store, &request.name)?;
+        let store = Arc::clone(&self.store);
+        let RevokeRequest { name, expect_fence, reason } = request;
+        let lock = name.clone();
+        let replies = self
+            .ask(slot::of_lock(&store.config().prefix, lock.as_str()), move |pipeline| {
+                store.scripts().revoke.call(pipeline, 9, 5);
+                store.write_head(pipeline, &lock, None);
+                Keys { prefix: &store.config().prefix, name: lock.as_str() }.write_all(pipeline);
+                store.write_enrolled(pipeline);
+                pipeline.part(expect_fence.map(|fence| fence.to_string()).unwrap_or_default());
+                pipeline.part(&reason);
+            })
+            .await
+            .map_err(|error| error.with_lock(&name))?;
+        let fields = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
+        let fields = fields.unwrap_or_default();
+        let seen =
+            fields.split_first().and_then(|(code, rest)| Some((code.as_int()?, Seen::read(rest)?)));
+        let Some((code, seen)) = seen else {
+            return Err(Failure::of_nonsense("a revocation of another form").to_error());
+        };
+        let holders = self.name_holders(&name, &seen).await.holders;
+        Ok(match code {
+            0 => RevokeOutcome::NotHeld,
+            1 => RevokeOutcome::Revoked(holders),
+            _ => RevokeOutcome::OtherFence(holders),
+        })
+    }
+}
+
+pub(crate) async fn receive<T>(answer: oneshot::Receiver<Result<T, Failure>>) -> Result<T> {
+    read_answer(answer.await)
+}
+
+fn read_answer<T, E>(answer: std::result::Result<Result<T, Failure>, E>) -> Result<T> {
+    match answer {
+        Ok(answer) => answer.map_err(|failure| failure.to_error()),
+        Err(_) => Err(Error::new(
+            ErrorKind::Unreachable,
+            "the claim was given up, or the connection was closed",
+        )
+        .with_backend("redis")),
+    }
+}
+
+/// Sends commands to one server and waits for their replies.
+pub(crate) async fn ask_at(
+    server: &Store,
+    write: impl Fn(&mut Pipeline) + Send + Sync + 'static,
+) -> Result<Vec<Reply>> {
+    let (asker, answer) = oneshot::channel();
+    let plain = Plain { write: Box::new(write), asker, slot: None, tries: 0 };
+    server.submit_here(Op::Plain(plain));
+    receive(answer).await
+}
+
+/// On a cluster, a lock and its bookkeeping must be in one slot.
+fn check_slot(store: &Store, name: &LockName) -> Result<()> {
+    if store.cluster.is_none() || slot::of_lock(&store.config().prefix, name.as_str()).is_some() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::InvalidName,
+        format!(
+            "{} cannot be the name of a lock on a Redis Cluster: its braces would put the lock \
+             and its queue into different slots; leave the closing brace out",
+            quote(name.as_str())
+        ),
+    )
+    .with_backend("redis"))
+}
+
+fn check_name(prefix: &str, name: &LockName) -> Result<()> {
+    let is_reserved = match prefix {
+        "" => name.as_str().starts_with(record::RESERVED),
+        _ => format!("{prefix}{name}").starts_with(record::RESERVED),
+    };
+    if is_reserved {
+        return Err(Error::new(
+            ErrorKind::InvalidName,
+            format!(
+                "{} is not a lock name on Redis: keys that start with {} are Lockfast's own",
+                quote(name.as_str()),
+                quote(record::RESERVED)
+            ),
+        )
+        .with_backend("redis"));
+    }
+    Ok(())
+}
+
+impl Backend for Redis {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<AcquireOutcome>> {
+        Box::pin(self.take(request))
+    }
+
+    fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
+        Box::pin(async move {
+            let mut outcomes = Vec::with_capacity(batch.len());
+            for leases in batch.chunks(2 * LOCKS_MAX) {
+                outcomes.extend(self.renew_some(leases.into()).await?);
+            }
+            Ok(outcomes)
+        })
+    }
+
+    fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {
+        Box::pin(self.give(request.name, request.holder))
+    }
+
+    fn inspect(&self, query: Query) -> BoxFuture<'_, Result<Vec<LockView>>> {
+        Box::pin(async move {
+            let names = match query {
+                Query::Name(name) => {
+                    check_slot(&self.store, &name)?;
+                    vec![name]
+                }
+                Query::Prefix { prefix, after, limit } => {
+                    self.find_names(&prefix, after.as_ref(), limit).await?
+                }
+            };
+            self.look_at(names).await
+        })
+    }
+
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
+        Box::pin(self.seize(request))
+    }
+
+    fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
+        Box::pin(watcher::open(Arc::clone(&self.store)))
+    }
+}

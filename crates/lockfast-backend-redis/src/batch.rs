@@ -1,0 +1,195 @@
+//! What is asked of the server, and how many askers share one round trip.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::{
+    ClientId, HolderId, LockName, LossCause, Moment, ReleaseOutcome, RenewRequest,
+};
+use tokio::sync::oneshot;
+
+use crate::claim::{Answer, Claim};
+use crate::record;
+use crate::wire::{Failure, Pipeline, Reply};
+
+/// How many locks one call of a script carries.
+pub(crate) const LOCKS_MAX: usize = 256;
+
+/// The way an answer goes back.
+pub(crate) type Asker<T> = oneshot::Sender<Result<T, Failure>>;
+
+/// One request.
+pub(crate) enum Op {
+    Take(Take),
+    Give(Give),
+    Renew(Renew),
+    Plain(Plain),
+}
+
+/// Asks for a lock.
+pub(crate) struct Take {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) purpose: Purpose,
+    pub(crate) tries: u8,
+}
+
+/// Who wants to know about an acquisition.
+pub(crate) enum Purpose {
+    /// The caller, for the first time.
+    First(Asker<Answer>),
+    /// A claim that waits looks whether its turn has come.
+    Look,
+    /// A claim whose time is up takes what it can get now, or goes.
+    Last,
+}
+
+impl Purpose {
+    /// Whether the claim stays in the queue when its turn has not come.
+    pub(crate) fn may_wait(&self, claim: &Claim) -> bool {
+        match self {
+            Self::First(_) => claim.may_wait(),
+            Self::Look => true,
+            Self::Last => false,
+        }
+    }
+}
+
+/// Gives a lock back.
+pub(crate) struct Give {
+    pub(crate) name: LockName,
+    pub(crate) holder: HolderId,
+    pub(crate) then: Then,
+    pub(crate) tries: u8,
+}
+
+/// What follows a release.
+pub(crate) enum Then {
+    Tell(Asker<ReleaseOutcome>),
+    Nothing,
+    /// What was granted is undone; its asker is told why, but not before.
+    Refuse(Asker<Answer>, Failure),
+}
+
+/// Asks for more time.
+pub(crate) struct Renew {
+    pub(crate) leases: Arc<[RenewRequest]>,
+    pub(crate) asker: Asker<Vec<Renewal>>,
+    /// Whether replicas must have it too.
+    pub(crate) confirm: bool,
+    pub(crate) tries: u8,
+}
+
+/// What became of a renewal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    Renewed,
+    Lost(LossCause),
+    /// Somebody else has the lock; who, if Lockfast knows.
+    TakenBy(Option<ClientId>),
+}
+
+impl Renewal {
+    /// Reads one entry of the renewal script's answer.
+    pub(crate) fn read(reply: Reply) -> Option<Self> {
+        if reply.as_int() == Some(1) {
+            return Some(Self::Renewed);
+        }
+        let fields = reply.into_list().ok()?;
+        let text = || fields.get(1).and_then(Reply::as_text);
+        Some(match fields.first()?.as_int()? {
+            0 => Self::Lost(LossCause::Forgotten),
+            1 => Self::TakenBy(text().and_then(record::read_hold).map(|(id, _)| id.client())),
+            2 => Self::Lost(LossCause::Revoked { reason: text()?.to_owned() }),
+            3 => Self::Lost(LossCause::DataLost),
+            _ => return None,
+        })
+    }
+}
+
+/// Any other commands.
+pub(crate) struct Plain {
+    pub(crate) write: Box<dyn Fn(&mut Pipeline) + Send + Sync>,
+    /// Of a cluster's node, the slot that it must have.
+    pub(crate) slot: Option<u16>,
+    pub(crate) asker: Asker<Vec<Reply>>,
+    pub(crate) tries: u8,
+}
+
+impl Op {
+    /// Whether nobody wants the answer any more, so that it need not be asked. Whoever gave up
+    /// an acquisition releases it afterwards.
+    pub(crate) fn is_moot(&self) -> bool {
+        match self {
+            Self::Take(Take { purpose: Purpose::First(asker), .. }) => asker.is_closed(),
+            Self::Take(_) | Self::Give(_) => false,
+            Self::Renew(renew) => renew.asker.is_closed(),
+            Self::Plain(plain) => plain.asker.is_closed(),
+        }
+    }
+
+    /// Counts another try; the third is one too many.
+    pub(crate) fn try_again(&mut self) -> bool {
+        let tries = match self {
+            Self::Take(take) => &mut take.tries,
+            Self::Give(give) => &mut give.tries,
+            Self::Renew(renew) => &mut renew.tries,
+            Self::Plain(plain) => &mut plain.tries,
+        };
+        *tries += 1;
+        *tries < 3
+    }
+
+    /// How long an answer is worth waiting for before the connection counts as dead.
+    pub(crate) fn limit(&self, request_timeout: Duration) -> Duration {
+        let ttl = match self {
+            Self::Take(take) => take.claim.ttl,
+            Self::Renew(renew) => {
+                renew.leases.iter().map(|lease| lease.ttl).min().unwrap_or(Duration::MAX)
+            }
+            Self::Give(_) | Self::Plain(_) => Duration::MAX,
+        };
+        (ttl / 3).max(Duration::from_millis(500)).min(request_timeout)
+    }
+}
+
+/// What one round trip carries, in the order of the commands.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// How many acquisitions may come to wait, of a cluster's node.
+    pub(crate) waits: usize,
+    /// Replies that nobody waits for.
+    pub(crate) preamble: usize,
+    pub(crate) renews: Vec<Renew>,
+    pub(crate) takes: Vec<Take>,
+    pub(crate) gives: Vec<Give>,
+    pub(crate) plains: Vec<(Plain, usize)>,
+    /// Whether the last reply tells how many replicas have it all.
+    pub(crate) counts_replicas: bool,
+}
+
+impl Batch {
+    pub(crate) fn into_ops(self) -> impl Iterator<Item = Op> {
+        let renews = self.renews.into_iter().map(Op::Renew);
+        let takes = self.takes.into_iter().map(Op::Take);
+        let gives = self.gives.into_iter().map(Op::Give);
+        let plains = self.plains.into_iter().map(|(plain, _)| Op::Plain(plain));
+        renews.chain(takes).chain(gives).chain(plains)
+    }
+}
+
+/// A moment on our clock and, not before it, one on the server's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockPair {
+    pub(crate) sent: Moment,
+    pub(crate) server_us: u64,
+}
+
+impl ClockPair {
+    /// A moment that is not after the one that the server's clock names.
+    pub(crate) fn locate(self, server_us: u64) -> Moment {
+        match server_us.checked_sub(self.server_us) {
+            Some(after) => self.sent + Duration::from_micros(after),
+            None => self.sent.before(Duration::from_micros(self.server_us - server_us)),
+        }
+    }
+}

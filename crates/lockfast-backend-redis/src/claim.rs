@@ -1,0 +1,183 @@
+//! One acquisition on its way: what the server is told, and what it answers.
+
+use std::time::Duration;
+
+use lockfast_core::{
+    AcquireRequest, ErrorKind, Fence, Grant, HolderId, LockName, LossCause, Mode, Moment, Wait,
+};
+
+use crate::record::{self, Seen};
+use crate::wire::{Failure, Reply};
+
+/// What a holder wants.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) name: LockName,
+    pub(crate) holder: HolderId,
+    pub(crate) mode: Mode,
+    pub(crate) ttl: Duration,
+    pub(crate) lock_delay: Duration,
+    pub(crate) wait: Wait,
+    pub(crate) detached: bool,
+    pub(crate) has_floor: bool,
+    /// As it stands in the queue: `holder.mode.ttl.delay`, and perhaps `.floor`.
+    pub(crate) text: String,
+}
+
+impl Claim {
+    pub(crate) fn new(request: AcquireRequest) -> Self {
+        use std::fmt::Write as _;
+        let mut text = record::write_holder(request.holder);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            ".{}.{}.{}",
+            record::write_mode(request.mode),
+            whole_ms(request.ttl),
+            whole_ms(request.lock_delay)
+        );
+        if let Some(floor) = request.floor {
+            let _ = write!(text, ".{floor}");
+        }
+        Self {
+            name: request.name,
+            holder: request.holder,
+            mode: request.mode,
+            ttl: request.ttl,
+            lock_delay: request.lock_delay,
+            wait: request.wait,
+            detached: request.detached,
+            has_floor: request.floor.is_some(),
+            text,
+        }
+    }
+
+    /// How long the server keeps a grant that nobody renews.
+    pub(crate) fn lease_ms(&self) -> u64 {
+        whole_ms(self.ttl) + whole_ms(self.lock_delay)
+    }
+
+    /// The end of the wait, if it has one.
+    pub(crate) fn until(&self) -> Option<Moment> {
+        match self.wait {
+            Wait::No => Some(Moment::now()),
+            Wait::Until(until) => Some(until),
+            Wait::Forever => None,
+        }
+    }
+
+    /// Whether it may wait at all.
+    pub(crate) fn may_wait(&self) -> bool {
+        match self.wait {
+            Wait::No => false,
+            Wait::Until(until) => !until.has_passed(Moment::now()),
+            Wait::Forever => true,
+        }
+    }
+}
+
+/// Whole milliseconds, upwards: the store must not let go before the holder does.
+pub(crate) fn whole_ms(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
+}
+
+/// What the server answers to an acquisition.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    Granted(Fence),
+    Waiting(Place),
+    Taken(Seen),
+}
+
+/// A place in the queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) is_head: bool,
+    /// How long what is in the way lasts if nobody does anything; for ever without.
+    pub(crate) blocked: Option<Duration>,
+    /// The server's clock.
+    pub(crate) now_us: u64,
+}
+
+/// What the caller is told.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Granted(Grant),
+    Taken(Seen),
+}
+
+impl Admission {
+    /// Reads one entry of the acquisition script's answer.
+    pub(crate) fn read(claim: &Claim, reply: Reply) -> Result<Self, Failure> {
+        if let Some(fence) = reply.as_int() {
+            return record::read_fence(fence).map(Self::Granted);
+        }
+        let nonsense = || Failure::of_nonsense("an acquisition of another form");
+        let fields = reply.into_list().map_err(|_| nonsense())?;
+        let (code, fields) = fields.split_first().ok_or_else(nonsense)?;
+        let text = || fields.first().and_then(Reply::as_text).unwrap_or_default();
+        let mode = || record::read_mode(text()).ok_or_else(nonsense);
+        Err(match code.as_int() {
+            Some(0) => return Place::read(fields).map(Self::Waiting).ok_or_else(nonsense),
+            Some(1) => return Seen::read(fields).map(Self::Taken).ok_or_else(nonsense),
+            Some(2) => conflict(claim.mode, mode()?),
+            Some(3) => already_held(claim.mode, mode()?),
+            Some(4) => {
+                let cause = LossCause::Revoked { reason: text().into() };
+                Failure::new(ErrorKind::Lost, format!("the lease was lost: {cause}"))
+            }
+            Some(5) => Failure::new(
+                ErrorKind::InvalidToken,
+                "the floor is more than a minute ahead of the server's clock, so it is not a \
+                 fence that this server gave",
+            ),
+            Some(6) => Failure::of_server("WRONGTYPE", None),
+            Some(7) => exhausted(),
+            Some(8) => {
+                let (code, details) = text().split_once(' ').unwrap_or((text(), ""));
+                Failure::of_server(code.trim_start_matches('-'), Some(details))
+            }
+            _ => nonsense(),
+        })
+    }
+}
+
+impl Place {
+    fn read(fields: &[Reply]) -> Option<Self> {
+        let [place, blocked_ms, now_us] = fields else { return None };
+        Some(Self {
+            is_head: place.as_int()? == 0,
+            blocked: u64::try_from(blocked_ms.as_int()?).ok().map(Duration::from_millis),
+            now_us: u64::try_from(now_us.as_int()?).ok()?,
+        })
+    }
+}
+
+fn conflict(asked: Mode, stored: Mode) -> Failure {
+    let clash = match (asked, stored) {
+        (Mode::Permit { limit: asked }, Mode::Permit { limit: stored }) => {
+            format!("limit {asked}, stored {stored}")
+        }
+        _ => format!("asked for {asked}, in use as {stored}"),
+    };
+    Failure::new(ErrorKind::Conflict, format!("everybody must use it the same way: {clash}"))
+}
+
+pub(crate) fn already_held(asked: Mode, held: Mode) -> Failure {
+    Failure::new(
+        ErrorKind::AlreadyHeld,
+        format!(
+            "this holder already asked for it as {held}; release that before asking for {asked}"
+        ),
+    )
+}
+
+fn exhausted() -> Failure {
+    Failure::new(
+        ErrorKind::TokenExhausted,
+        format!(
+            "the fence in key {} is not below 2^53 and cannot rise any more; repair it",
+            record::FENCE_KEY
+        ),
+    )
+}

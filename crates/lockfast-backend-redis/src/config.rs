@@ -1,0 +1,471 @@
+//! What an address means for this store. Nothing is guessed: an option that does not exist is an
+//! error, and so is a part that a person probably meant otherwise. No message holds what could
+//! be a password.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockfast_core::address::percent_decode;
+use lockfast_core::error::quote;
+use lockfast_core::{Address, Error, ErrorKind, Result};
+
+use crate::topology::{Nodes, Service};
+
+pub(crate) const PORT: u16 = 6379;
+const MAX_TTL: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+
+const OPTIONS: &[&str] = &["max_ttl", "min_replicas", "on_data_loss", "prefix", "request_timeout"];
+const TLS_OPTIONS: &[&str] = &["ca", "cert", "insecure", "key"];
+const UNIX_OPTIONS: &[&str] = &["db"];
+const CLUSTER_OPTIONS: &[&str] = &["ca", "cert", "insecure", "key", "tls"];
+const SENTINEL_OPTIONS: &[&str] =
+    &["ca", "cert", "insecure", "key", "sentinel_password", "sentinel_user", "tls"];
+
+/// An address that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) database: u32,
+    /// Stands before the name of every lock.
+    pub(crate) prefix: String,
+    /// How long the server may take to answer before the connection counts as dead.
+    pub(crate) request_timeout: Duration,
+    pub(crate) on_data_loss: OnDataLoss,
+    /// How many replicas must have a grant before it counts.
+    pub(crate) min_replicas: u32,
+}
+
+/// Where the server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Tcp {
+        host: String,
+        port: u16,
+        tls: Option<Tls>,
+    },
+    Unix(PathBuf),
+    /// Wherever sentinels say.
+    Service(Service),
+    /// On the nodes of a cluster.
+    Cluster(Nodes),
+}
+
+/// How an encrypted connection is checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// A file of certificates to trust instead of the system's.
+    pub(crate) ca: Option<PathBuf>,
+    /// The files of our own certificate and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    /// Whether any certificate will do.
+    pub(crate) insecure: bool,
+}
+
+/// What to do when the server may have forgotten locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnDataLoss {
+    /// Say so.
+    Warn,
+    /// Grant nothing until every lease that could have been forgotten is over.
+    Quarantine { max_ttl: Duration },
+}
+
+/// A password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Cluster(_) => f.write_str("the cluster"),
+            Self::Service(service) => write!(f, "the master of service {}", quote(&service.name)),
+        }
+    }
+}
+
+impl Config {
+    /// Understands an address.
+    pub(crate) fn read(address: &Address) -> Result<Self> {
+        let (more_options, tls) = match address.scheme() {
+            "redis" => (&[][..], false),
+            "rediss" => (TLS_OPTIONS, true),
+            "redis+unix" => (UNIX_OPTIONS, false),
+            "redis+sentinel" => (SENTINEL_OPTIONS, read_choice(address, "tls")?),
+            "redis+cluster" => (CLUSTER_OPTIONS, read_choice(address, "tls")?),
+            other => {
+                return Err(invalid(format!(
+                    "{} is not a scheme of the Redis store; they are redis:, rediss:, \
+                     redis+unix:, redis+sentinel: and redis+cluster:",
+                    quote(other)
+                )));
+            }
+        };
+        address.allow_options(&[OPTIONS, more_options].concat())?;
+        let place = Place::split(address)?;
+        let (endpoint, database) = if address.scheme() == "redis+unix" {
+            let database = read_number(address, "db")?.unwrap_or(0);
+            (Endpoint::Unix(place.socket()?), database)
+        } else {
+            let tls = if tls { Some(read_tls(address)?) } else { refuse_tls_options(address)? };
+            match address.scheme() {
+                "redis+sentinel" => {
+                    let (service, database) =
+                        Service::read(address, place.authority, place.path, tls)?;
+                    (Endpoint::Service(service), database)
+                }
+                "redis+cluster" => {
+                    let nodes = Nodes::read(place.authority, place.path, tls)?;
+                    (Endpoint::Cluster(nodes), 0)
+                }
+                _ => {
+                    let (host, port) = read_host(place.authority, PORT)?;
+                    (Endpoint::Tcp { host, port, tls }, read_database(place.path)?)
+                }
+            }
+        };
+        Ok(Self {
+            endpoint,
+            user: place.user,
+            password: place.password,
+            database,
+            prefix: read_prefix(address)?,
+            request_timeout: read_span(address, "request_timeout")?.unwrap_or(REQUEST_TIMEOUT),
+            on_data_loss: read_on_data_loss(address)?,
+            min_replicas: read_number(address, "min_replicas")?.unwrap_or(0),
+        })
+    }
+}
+
+/// The parts between the slashes.
+struct Place<'a> {
+    user: Option<String>,
+    password: Option<Secret>,
+    authority: &'a str,
+    path: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn split(address: &'a Address) -> Result<Self> {
+        let body = address.body().strip_prefix("//").ok_or_else(|| {
+            invalid(format!(
+                "two slashes must follow the scheme, as in \"{}://localhost\"",
+                address.scheme()
+            ))
+        })?;
+        let (authority, path) = match body.find('/') {
+            Some(slash) => body.split_at(slash),
+            None => (body, ""),
+        };
+        let (login, authority) = match authority.split_once('@') {
+            Some((login, authority)) => (Some(login), authority),
+            None => (None, authority),
+        };
+        if authority.contains('@') || path.contains('@') {
+            return Err(invalid(
+                "the user or password holds a character with a meaning in URLs; write @ as %40, \
+                 : as %3A, / as %2F, ? as %3F and % as %25",
+            ));
+        }
+        let (user, password) = match login.map(|login| login.split_once(':')) {
+            None => (None, None),
+            Some(None) => (login.map(percent_decode).transpose()?, None),
+            Some(Some((_, password))) if password.contains(':') => {
+                return Err(invalid("the password holds a colon; write it as %3A"));
+            }
+            Some(Some((user, password))) => {
+                (Some(percent_decode(user)?), Some(Secret(percent_decode(password)?)))
+            }
+        };
+        let user = user.filter(|user| !user.is_empty());
+        if user.is_some() && password.is_none() {
+            return Err(invalid(
+                "the URL names a user but no password; write user:password@, or :password@ for \
+                 the default user",
+            ));
+        }
+        Ok(Self { user, password, authority, path })
+    }
+
+    fn socket(&self) -> Result<PathBuf> {
+        if !self.authority.is_empty() || self.path.len() < 2 {
+            return Err(invalid(
+                "the path of a socket is absolute, as in \"redis+unix:///run/redis.sock\"",
+            ));
+        }
+        Ok(PathBuf::from(percent_decode(self.path)?))
+    }
+}
+
+/// A host and its port.
+pub(crate) fn read_host(text: &str, default_port: u16) -> Result<(String, u16)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, "")) => (host, None),
+            Some((host, rest)) => (host, rest.strip_prefix(':').or(Some("?"))),
+            None => return Err(invalid("the address in [ ] does not end")),
+        },
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(invalid("the URL names no host; for example use \"redis://localhost\""));
+    }
+    let port = match port {
+        None => default_port,
+        Some(port) => read_digits(port)
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|port| *port > 0)
+            .ok_or_else(|| {
+                // With a password that was written wrong, this could be a part of it.
+                invalid("the URL's port is not a number from 1 to 65535")
+            })?,
+    };
+    Ok((percent_decode(host)?, port))
+}
+
+/// The number of a database, the last part of a URL's path.
+pub(crate) fn read_database(path: &str) -> Result<u32> {
+    match path.trim_start_matches('/') {
+        "" => Ok(0),
+        digits => read_digits(digits).ok_or_else(|| {
+            invalid(format!(
+                "{} is not a database number, which is what follows the host, as in \
+                 \"redis://localhost/0\"",
+                quote(digits)
+            ))
+        }),
+    }
+}
+
+/// Options of TLS are of no use without it, and whoever gives them believes to be safe.
+fn refuse_tls_options(address: &Address) -> Result<Option<Tls>> {
+    match TLS_OPTIONS.iter().find(|name| address.option(name).is_some()) {
+        Some(name) => Err(invalid(format!("option {name} is of use only with tls=yes"))),
+        None => Ok(None),
+    }
+}
+
+/// A choice that is not made without being asked for.
+fn read_choice(address: &Address, name: &str) -> Result<bool> {
+    match address.option(name) {
+        None | Some("no") => Ok(false),
+        Some("yes") => Ok(true),
+        Some(other) => {
+            Err(invalid(format!("option {name} is {}; it can be yes or no", quote(other))))
+        }
+    }
+}
+
+fn read_tls(address: &Address) -> Result<Tls> {
+    let file = |name| address.option(name).map(PathBuf::from);
+    let identity = match (file("cert"), file("key")) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
+        _ => return Err(invalid("options cert and key go together; give both or none")),
+    };
+    let insecure = match address.option("insecure") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => {
+            return Err(invalid(format!(
+                "option insecure is {}; it can be true or false",
+                quote(other)
+            )));
+        }
+    };
+    if insecure && file("ca").is_some() {
+        return Err(invalid("options ca and insecure=true contradict each other; drop one"));
+    }
+    Ok(Tls { ca: file("ca"), identity, insecure })
+}
+
+fn read_prefix(address: &Address) -> Result<String> {
+    let prefix = address.option("prefix").unwrap_or_default();
+    let flaw = if prefix.len() > 64 {
+        "it has more than 64 bytes"
+    } else if prefix.chars().any(|c| matches!(c, '{' | '}') || c.is_whitespace()) {
+        "braces and spaces are not allowed"
+    } else if prefix.chars().any(char::is_control) {
+        "it holds control characters"
+    } else {
+        return Ok(prefix.to_owned());
+    };
+    Err(Error::new(ErrorKind::InvalidConfig, format!("option prefix is {}: {flaw}", quote(prefix))))
+}
+
+fn read_on_data_loss(address: &Address) -> Result<OnDataLoss> {
+    let max_ttl = read_span(address, "max_ttl")?;
+    match address.option("on_data_loss") {
+        Some("quarantine") => Ok(OnDataLoss::Quarantine { max_ttl: max_ttl.unwrap_or(MAX_TTL) }),
+        None | Some("warn") if max_ttl.is_some() => {
+            Err(invalid("option max_ttl is of use only with on_data_loss=quarantine"))
+        }
+        None | Some("warn") => Ok(OnDataLoss::Warn),
+        Some(other) => Err(invalid(format!(
+            "option on_data_loss is {}; it can be warn or quarantine",
+            quote(other)
+        ))),
+    }
+}
+
+/// A span of time: a whole number with `ms`, `s`, `m` or `h`.
+fn read_span(address: &Address, name: &str) -> Result<Option<Duration>> {
+    let Some(text) = address.option(name) else { return Ok(None) };
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
+    let unit_ms = match &text[digits.len()..] {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let ms = unit_ms.zip(read_digits(digits)).map(|(unit_ms, n)| u64::from(n) * unit_ms);
+    match ms {
+        Some(ms @ 10..=86_400_000) => Ok(Some(Duration::from_millis(ms))),
+        _ => Err(invalid(format!(
+            "option {name} is {}; write a time from 10ms to 24h, as 500ms, 3s or 2m",
+            quote(text)
+        ))),
+    }
+}
+
+fn read_number(address: &Address, name: &str) -> Result<Option<u32>> {
+    address
+        .option(name)
+        .map(|text| {
+            read_digits(text).ok_or_else(|| {
+                invalid(format!("option {name} is {}; it is a whole number", quote(text)))
+            })
+        })
+        .transpose()
+}
+
+/// Plain digits: unlike `parse`, no sign.
+fn read_digits(text: &str) -> Option<u32> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+pub(crate) fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidUrl, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<Config> {
+        Address::parse(url).and_then(|address| Config::read(&address))
+    }
+
+    fn tcp(host: &str, port: u16) -> Endpoint {
+        Endpoint::Tcp { host: host.into(), port, tls: None }
+    }
+
+    #[test]
+    fn where_the_server_is() {
+        let table = [
+            ("redis://h", tcp("h", 6379), 0),
+            ("redis://h/", tcp("h", 6379), 0),
+            ("redis://h:7000/3", tcp("h", 7000), 3),
+            ("redis://[::1]", tcp("::1", 6379), 0),
+            ("redis://[::1]:1/2", tcp("::1", 1), 2),
+            ("redis+unix:///run/r.sock", Endpoint::Unix("/run/r.sock".into()), 0),
+            ("redis+unix:///a%20b?db=4", Endpoint::Unix("/a b".into()), 4),
+        ];
+        for (url, endpoint, database) in table {
+            let config = read(url).unwrap();
+            assert_eq!((config.endpoint, config.database), (endpoint, database), "{url}");
+        }
+    }
+
+    #[test]
+    fn who_we_are() {
+        let table = [
+            ("redis://h", None, None),
+            ("redis://:p@h", None, Some("p")),
+            ("redis://u:p%40%3A%2F%25@h", Some("u"), Some("p@:/%")),
+            ("redis+unix://u:p@/run/r.sock", Some("u"), Some("p")),
+        ];
+        for (url, user, password) in table {
+            let config = read(url).unwrap();
+            assert_eq!(config.user.as_deref(), user, "{url}");
+            assert_eq!(config.password.map(|secret| secret.0).as_deref(), password, "{url}");
+        }
+        assert!(!format!("{:?}", read("redis://u:hunter2@h").unwrap()).contains("hunter2"));
+    }
+
+    #[test]
+    fn options() {
+        let config = read("redis://h?prefix=a:&request_timeout=250ms&min_replicas=2").unwrap();
+        assert_eq!((config.prefix.as_str(), config.min_replicas), ("a:", 2));
+        assert_eq!(config.request_timeout, Duration::from_millis(250));
+        let config = read("redis://h?on_data_loss=quarantine&max_ttl=2m").unwrap();
+        let max_ttl = Duration::from_secs(120);
+        assert_eq!(config.on_data_loss, OnDataLoss::Quarantine { max_ttl });
+        let config = read("rediss://h?ca=/ca.pem&cert=/c.pem&key=/k.pem").unwrap();
+        let Endpoint::Tcp { tls: Some(tls), .. } = config.endpoint else { panic!("not encrypted") };
+        assert_eq!(tls.ca, Some("/ca.pem".into()));
+        assert_eq!(tls.identity, Some(("/c.pem".into(), "/k.pem".into())));
+    }
+
+    #[test]
+    fn addresses_that_are_refused() {
+        let table = [
+            ("redis:h", "two slashes"),
+            ("http://h", "they are redis:, rediss:, redis+unix:"),
+            ("redis://", "no host"),
+            ("redis://:6379", "no host"),
+            ("redis://h:0", "port"),
+            ("redis://h:65536", "port"),
+            ("redis://h:abc", "port"),
+            ("redis://h:+1", "port"),
+            ("redis://[::1]x", "port"),
+            ("redis://[::1", "does not end"),
+            ("redis://h/x", "database number"),
+            ("redis://user@h", "no password"),
+            ("redis://u:sec@ret@h", "%40"),
+            ("redis://u:sec/ret@h", "%40"),
+            ("redis://u:sec:ret@h", "%3A"),
+            ("redis://h?x=1", "it knows max_ttl, min_replicas"),
+            ("redis://h?ca=x", "has no option \"ca\""),
+            ("rediss://h?cert=x", "go together"),
+            ("rediss://h?insecure=1", "true or false"),
+            ("rediss://h?insecure=true&ca=x", "contradict"),
+            ("redis://h?on_data_loss=maybe", "warn or quarantine"),
+            ("redis://h?max_ttl=1m", "only with on_data_loss=quarantine"),
+            ("redis://h?request_timeout=5", "as 500ms, 3s or 2m"),
+            ("redis://h?request_timeout=99h", "from 10ms to 24h"),
+            ("redis://h?min_replicas=-1", "a whole number"),
+            ("redis+unix://run/r.sock", "absolute"),
+            ("redis+unix://", "absolute"),
+        ];
+        for (url, expected) in table {
+            let error = read(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{url}");
+            assert!(error.to_string().contains(expected), "{url}: {error}");
+            assert!(!error.to_string().contains("ret"), "{error}");
+        }
+        for prefix in ["{a}", "a%20b", &"x".repeat(65)] {
+            let error = read(&format!("redis://h?prefix={prefix}")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+        }
+    }
+}

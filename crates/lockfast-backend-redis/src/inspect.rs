@@ -1,0 +1,257 @@
+//! Looking at locks: one by name, or all whose names start alike, which takes a walk through all
+//! keys of the server.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use lockfast_core::{ClientId, Label, LockName, LockView, Result};
+use tokio::sync::oneshot;
+
+use crate::backend::{Redis, ask_at, receive};
+use crate::batch::{LOCKS_MAX, Op, Plain};
+use crate::record::{self, Keys, Seen};
+use crate::slot;
+use crate::store::{Store, lock};
+use crate::wire::{Failure, Pipeline, Reply};
+
+/// How many labels are remembered before all are asked for again.
+const LABELS_MAX: usize = 4096;
+/// How many keys one step of a listing looks at.
+const SCAN_KEYS: &str = "1000";
+
+impl Redis {
+    pub(crate) async fn name_holders(&self, name: &LockName, seen: &Seen) -> LockView {
+        let clients = seen.holders.iter().filter_map(|holder| holder.claim).map(|(id, _)| id);
+        let labels = labels(&self.store, clients.collect()).await;
+        seen.view(name, |client| labels.get(client).cloned())
+    }
+
+    pub(crate) async fn look_at(&self, names: Vec<LockName>) -> Result<Vec<LockView>> {
+        let mut views = Vec::with_capacity(names.len());
+        for names in names.chunks(LOCKS_MAX) {
+            for (name, seen) in look(&self.store, names.to_vec()).await? {
+                views.push(self.name_holders(&name, &seen).await);
+            }
+        }
+        Ok(views)
+    }
+
+    /// The first `limit` names after `after` that Lockfast holds, by walking through all keys.
+    pub(crate) async fn find_names(
+        &self,
+        prefix: &str,
+        after: Option<&LockName>,
+        limit: usize,
+    ) -> Result<Vec<LockName>> {
+        let mut best: BTreeSet<LockName> = BTreeSet::new();
+        for server in self.store.servers() {
+            self.find_names_on(&server, prefix, after, limit, &mut best).await?;
+        }
+        Ok(best.into_iter().collect())
+    }
+
+    pub(crate) async fn find_names_on(
+        &self,
+        server: &Store,
+        prefix: &str,
+        after: Option<&LockName>,
+        limit: usize,
+        best: &mut BTreeSet<LockName>,
+    ) -> Result<()> {
+        let own = self.store.config().prefix.clone();
+        let pattern = format!("{}*", escape_pattern(&format!("{own}{prefix}")));
+        let mut cursor = "0".to_owned();
+        loop {
+            let (from, pattern) = (cursor.clone(), pattern.clone());
+            let replies = ask_at(server, move |pipeline| {
+                let parts = ["SCAN", &from, "MATCH", &pattern, "COUNT", SCAN_KEYS];
+                pipeline.all(&[&parts[..], &["TYPE", "string"]].concat());
+            })
+            .await?;
+            let (next, keys) = read_scan(replies).map_err(|failure| failure.to_error())?;
+            let names = keys
+                .iter()
+                .filter(|key| !key.starts_with(record::RESERVED))
+                .filter_map(|key| LockName::new(key.strip_prefix(own.as_str())?).ok())
+                .filter(|name| after.is_none_or(|after| name > after))
+                .filter(|name| best.len() < limit || best.last().is_some_and(|last| name < last));
+            for name in self.keep_held(server, names.collect()).await? {
+                best.insert(name);
+                if best.len() > limit {
+                    best.pop_last();
+                }
+            }
+            if next == "0" {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
+    /// Those of the names whose value is one of ours.
+    async fn keep_held(&self, server: &Store, names: Vec<LockName>) -> Result<Vec<LockName>> {
+        if names.is_empty() {
+            return Ok(names);
+        }
+        let prefix = self.store.config().prefix.clone();
+        let asked = names.clone();
+        let is_cluster = self.store.cluster.is_some();
+        let replies = ask_at(server, move |pipeline| {
+            if !is_cluster {
+                pipeline.command(1 + asked.len());
+                pipeline.part("MGET");
+            }
+            for name in &asked {
+                // Keys of different slots do not go together.
+                if is_cluster {
+                    pipeline.command(2);
+                    pipeline.part("GET");
+                }
+                Keys { prefix: &prefix, name: name.as_str() }.write_lock(pipeline);
+            }
+        })
+        .await?;
+        let values = match is_cluster {
+            true => Some(replies),
+            false => replies.into_iter().next().and_then(|reply| reply.into_list().ok()),
+        };
+        let is_ours = |value: &Reply| {
+            value.as_text().is_some_and(|value| {
+                value == record::SHARED_MARK || record::read_hold(value).is_some()
+            })
+        };
+        let held = names.into_iter().zip(values.unwrap_or_default());
+        Ok(held.filter(|(_, value)| is_ours(value)).map(|(name, _)| name).collect())
+    }
+}
+
+/// Looks at some locks.
+pub(crate) async fn look(
+    store: &Arc<Store>,
+    names: Vec<LockName>,
+) -> Result<Vec<(LockName, Seen)>> {
+    let most = names.len().div_ceil(store.calls(names.len()).max(1)).max(1);
+    // All are asked before the first answer is waited for.
+    let looks: Vec<_> = names.chunks(most).map(|some| look_once(store, some.to_vec())).collect();
+    let mut found = Vec::with_capacity(names.len());
+    for look in looks {
+        found.extend(look.await?);
+    }
+    Ok(found)
+}
+
+/// Looks at locks in one call.
+fn look_once(
+    store: &Arc<Store>,
+    names: Vec<LockName>,
+) -> impl Future<Output = Result<Vec<(LockName, Seen)>>> + use<> {
+    let (asker, answer) = oneshot::channel();
+    let slot = names.first().and_then(|it| slot::of_lock(&store.config().prefix, it.as_str()));
+    let (asked, prefix) = (names.clone(), store.config().prefix.clone());
+    let inspect = &store.scripts().inspect;
+    let write = move |pipeline: &mut Pipeline| {
+        inspect.call(pipeline, 3 * asked.len(), 0);
+        for name in &asked {
+            let keys = Keys { prefix: &prefix, name: name.as_str() };
+            keys.write_lock(pipeline);
+            keys.write_aside(pipeline, "queue");
+            keys.write_aside(pipeline, "shared");
+        }
+    };
+    store.submit(Op::Plain(Plain { write: Box::new(write), asker, slot, tries: 0 }));
+    async move { read_looks(names, receive(answer).await?) }
+}
+
+fn read_looks(names: Vec<LockName>, replies: Vec<Reply>) -> Result<Vec<(LockName, Seen)>> {
+    let views = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
+    let mut found = Vec::with_capacity(names.len());
+    for (name, view) in names.into_iter().zip(views.unwrap_or_default()) {
+        if let Some(failure) = view.failure() {
+            return Err(failure.to_error().with_lock(&name));
+        }
+        let seen = view.into_list().ok().and_then(|fields| Seen::read(&fields));
+        let nonsense = || Failure::of_nonsense("a look of another form").to_error();
+        found.push((name, seen.ok_or_else(nonsense)?));
+    }
+    Ok(found)
+}
+
+/// The labels of these clients, as far as they are known.
+pub(crate) async fn labels(
+    store: &Arc<Store>,
+    clients: HashSet<ClientId>,
+) -> HashMap<ClientId, Label> {
+    let mut found = HashMap::with_capacity(clients.len());
+    let mut unknown = Vec::new();
+    {
+        let known = lock(&store.labels);
+        for client in clients {
+            match known.get(&client) {
+                _ if client == store.client => drop(found.insert(client, store.label.clone())),
+                Some(label) => drop(found.insert(client, label.clone())),
+                None => unknown.push(client),
+            }
+        }
+    }
+    if unknown.is_empty() {
+        return found;
+    }
+    let most = unknown.len().div_ceil(store.calls(unknown.len()));
+    let mut answers = Vec::new();
+    for asked in unknown.chunks(most.max(1)).map(<[_]>::to_vec) {
+        let (asker, answer) = oneshot::channel();
+        let first = asked.first().map(|client| record::write_client(*client)).unwrap_or_default();
+        let slot = Some(slot::of_key(&format!("{}{first}", record::CLIENT_KEY)));
+        let write = move |pipeline: &mut Pipeline| {
+            pipeline.command(1 + asked.len());
+            pipeline.part("MGET");
+            for client in &asked {
+                pipeline.part_of(&[record::CLIENT_KEY, &record::write_client(*client)]);
+            }
+        };
+        store.submit(Op::Plain(Plain { write: Box::new(write), asker, slot, tries: 0 }));
+        answers.push(answer);
+    }
+    let mut replies = Vec::new();
+    for answer in answers {
+        // A label is for people only: without one the rest is still of use.
+        replies.extend(receive(answer).await.unwrap_or_default());
+    }
+    let values = (!replies.is_empty()).then(|| Reply::join(replies).into_list().ok()).flatten();
+    let mut known = lock(&store.labels);
+    if known.len() > LABELS_MAX {
+        known.clear();
+    }
+    for (client, value) in unknown.into_iter().zip(values.unwrap_or_default()) {
+        let label = value.as_text().and_then(|value| record::read_label(value.get(8..)?));
+        if let Some(label) = label {
+            known.insert(client, label.clone());
+            found.insert(client, label);
+        }
+    }
+    found
+}
+
+/// Text that a pattern matches to the letter.
+fn escape_pattern(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+fn read_scan(replies: Vec<Reply>) -> Result<(String, Vec<String>), Failure> {
+    let nonsense = || Failure::of_nonsense("a SCAN of another form");
+    let parts = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
+    let mut parts = parts.ok_or_else(nonsense)?.into_iter();
+    let cursor = parts.next().and_then(|cursor| cursor.as_text().map(str::to_owned));
+    let keys = parts.next().and_then(|keys| keys.into_list().ok());
+    let (Some(cursor), Some(keys)) = (cursor, keys) else { return Err(nonsense()) };
+    // A key that is not UTF-8 is not the name of a lock.
+    let keys = keys.iter().filter_map(|key| key.as_text().map(str::to_owned));
+    Ok((cursor, keys.collect()))
+}

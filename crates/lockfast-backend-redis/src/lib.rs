@@ -1,0 +1,53 @@
+//! The store on a Redis server.
+//!
+//! | address | the server |
+//! |---|---|
+//! | `redis://[user:password@]host[:port][/database]` | over TCP |
+//! | `rediss://…` | over TCP, encrypted |
+//! | `redis+unix://[user:password@]/path/to/socket` | on this machine |
+//! | `redis+sentinel://[user:password@]host[:port],…/service[/database]` | the one that sentinels name |
+//! | `redis+cluster://[user:password@]host[:port],…` | the masters of a Redis Cluster |
+//!
+//! What is promised and what is not, how it is stored and every option are in the crate's README.
+
+mod answer;
+mod backend;
+mod batch;
+mod channels;
+mod claim;
+mod cluster;
+mod config;
+mod glance;
+mod inspect;
+mod lobby;
+mod offer;
+mod record;
+mod script;
+mod slot;
+mod store;
+mod topology;
+mod watcher;
+mod wire;
+
+use std::sync::Arc;
+
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
+
+/// The schemes that this crate serves.
+pub const SCHEMES: &[&str] = &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"];
+
+/// Connects to the store at `address`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidUrl`](lockfast_core::ErrorKind::InvalidUrl) for an address that is not of
+/// this crate or an option that does not exist; otherwise whatever keeps the server from being
+/// used.
+///
+/// # Cancel safety
+/// Safe: a connection that nobody waits for any more is closed again.
+pub fn connect(
+    address: Address,
+    context: ConnectContext,
+) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+    Box::pin(backend::connect(address, context))
+}

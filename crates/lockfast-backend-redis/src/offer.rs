@@ -1,0 +1,140 @@
+//! What the server pushes to us: a lock that we waited for, our place at the head of a queue, or
+//! that a lease was taken away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::{Fence, Grant, HolderId, LockName, LossCause, Moment, RenewRequest};
+use tokio::sync::oneshot;
+
+use crate::answer::tell_all;
+use crate::batch::{ClockPair, Give, Op, Purpose, Renew, Renewal, Take, Then};
+use crate::claim::{Answer, Claim};
+use crate::lobby::Waiter;
+use crate::record;
+use crate::store::Store;
+
+/// A lock that was given to a claim that waited. It lasts only briefly until it is renewed, so
+/// that a waiter that hangs does not hold up those behind it.
+#[derive(Debug)]
+struct Offer {
+    holder: HolderId,
+    fence: Fence,
+    /// When, by the server's clock.
+    at_us: u64,
+    /// For how long, without the lock-delay.
+    lasts: Duration,
+}
+
+impl Offer {
+    fn read(holder: &str, fence: &str, at_us: &str, lasts_ms: &str) -> Option<Self> {
+        Some(Self {
+            holder: record::read_holder(holder)?,
+            fence: Fence::parse(fence).ok()?,
+            at_us: at_us.parse().ok()?,
+            lasts: Duration::from_millis(lasts_ms.parse().ok()?),
+        })
+    }
+
+    /// The grant as the engine understands it: with the ttl counted from so early that it ends
+    /// with the offer, the first renewal is due at once and makes it a full lease.
+    fn grant(&self, claim: &Claim, clock: Option<ClockPair>) -> Grant {
+        let received = Moment::now();
+        // Without a clock to compare with, the offer may be as old as its time.
+        let given = match clock {
+            Some(clock) => received.earlier_of(clock.locate(self.at_us)),
+            None => received.before(self.lasts),
+        };
+        Grant { fence: self.fence, from: given.before(claim.ttl.saturating_sub(self.lasts)) }
+    }
+}
+
+impl Store {
+    /// Listens to what was pushed: `G` a grant, `H` the head of a queue, `R` a revocation.
+    pub(crate) fn hear(&self, payload: &[u8]) {
+        let Ok(payload) = std::str::from_utf8(payload) else { return };
+        if let Some((holder, reason)) =
+            payload.strip_prefix("R\t").and_then(|rest| rest.split_once('\t'))
+        {
+            if let Some(holder) = record::read_holder(holder) {
+                self.forget(holder);
+                self.losses.report(holder, LossCause::Revoked { reason: reason.into() });
+            }
+            return;
+        }
+        for line in payload.lines() {
+            let fields: Vec<&str> = line.split('\t').collect();
+            match fields.as_slice() {
+                ["G", holder, fence, at_us, lasts_ms, key] => {
+                    let offer = Offer::read(holder, fence, at_us, lasts_ms);
+                    offer.into_iter().for_each(|offer| self.take_offer(&offer, key));
+                }
+                ["H", holder, blocked_ms] => {
+                    let blocked = blocked_ms.parse().ok().map(Duration::from_millis);
+                    let holder = record::read_holder(holder);
+                    holder.into_iter().for_each(|holder| self.lobby.lead(holder, blocked));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take_offer(&self, offer: &Offer, key: &str) {
+        let waiter = self.lobby.take(offer.holder);
+        let Some(mut waiter) = waiter else { return self.decline(offer, key) };
+        if !waiter.is_wanted() {
+            return self.decline(offer, key);
+        }
+        self.remember(&waiter.claim, offer.fence);
+        // Nobody renews a detached lease, and replicas must be asked before it counts.
+        if waiter.claim.detached || self.config().min_replicas > 0 {
+            if let Some(store) = self.me() {
+                self.runtime.spawn(store.confirm(waiter, offer.fence));
+            }
+            return;
+        }
+        let grant = offer.grant(&waiter.claim, waiter.clock);
+        if !tell_all(waiter.askers, || Answer::Granted(grant.clone())) {
+            self.decline(offer, key);
+        }
+    }
+
+    /// Nobody here wants it: it goes on to the next.
+    fn decline(&self, offer: &Offer, key: &str) {
+        let name = key.strip_prefix(self.config().prefix.as_str()).map(LockName::new);
+        if let Some(Ok(name)) = name {
+            let holder = offer.holder;
+            self.submit(Op::Give(Give { name, holder, then: Then::Nothing, tries: 0 }));
+        }
+    }
+
+    /// Makes a full lease of an offer before its asker is told.
+    async fn confirm(self: Arc<Self>, waiter: Waiter, fence: Fence) {
+        let claim = Arc::clone(&waiter.claim);
+        let lease = RenewRequest {
+            name: claim.name.clone(),
+            holder: claim.holder,
+            ttl: claim.ttl,
+            lock_delay: claim.lock_delay,
+        };
+        let (asker, answer) = oneshot::channel();
+        let from = Moment::now();
+        self.submit(Op::Renew(Renew { leases: [lease].into(), asker, confirm: true, tries: 0 }));
+        match answer.await {
+            Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
+                if !tell_all(waiter.askers, || Answer::Granted(Grant { fence, from })) {
+                    self.undo(&claim);
+                }
+            }
+            Ok(Ok(_)) => {
+                // The offer had ended by then, so it waits again.
+                for asker in waiter.askers {
+                    let (claim, purpose) = (Arc::clone(&claim), Purpose::First(asker));
+                    self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
+                }
+            }
+            Ok(Err(failure)) => self.refuse(&claim, waiter.askers, &failure),
+            Err(_) => {}
+        }
+    }
+}

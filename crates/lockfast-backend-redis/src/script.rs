@@ -1,0 +1,122 @@
+//! The scripts, which decide everything on the server. Their digests are computed once.
+
+use std::sync::LazyLock;
+
+use crate::wire::Pipeline;
+
+/// One script.
+pub(crate) struct Script {
+    source: &'static str,
+    digest: LazyLock<String>,
+}
+
+impl Script {
+    const fn new(source: &'static str, digest: fn() -> String) -> Self {
+        Self { source, digest: LazyLock::new(digest) }
+    }
+
+    /// Begins a call with so many keys and arguments, which must follow.
+    pub(crate) fn call(&self, pipeline: &mut Pipeline, keys: usize, arguments: usize) {
+        pipeline.command(3 + keys + arguments);
+        pipeline.part("EVALSHA");
+        pipeline.part(self.digest.as_bytes());
+        pipeline.part_number(keys as u64);
+    }
+
+    fn load(&self, pipeline: &mut Pipeline) {
+        pipeline.all(&["SCRIPT", "LOAD", self.source]);
+    }
+}
+
+fn digest(source: &str) -> String {
+    sha1_smol::Sha1::from(source).digest().to_string()
+}
+
+/// The scripts of one kind of server.
+pub(crate) struct Scripts {
+    pub(crate) acquire: Script,
+    pub(crate) release: Script,
+    pub(crate) revoke: Script,
+    pub(crate) renew: Script,
+    pub(crate) inspect: Script,
+    pub(crate) enroll: Script,
+}
+
+impl Scripts {
+    /// Asks the server to keep all scripts.
+    pub(crate) fn load_all(&self, pipeline: &mut Pipeline) {
+        let Self { acquire, release, revoke, renew, inspect, enroll } = self;
+        for script in [acquire, release, revoke, renew, inspect, enroll] {
+            script.load(pipeline);
+        }
+    }
+}
+
+mod single {
+    pub(super) const ACQUIRE: &str = concat!(
+        "local CLUSTER = false\n",
+        include_str!("scripts/acquire.lua"),
+        include_str!("scripts/queue.lua"),
+        include_str!("scripts/admit.lua")
+    );
+    pub(super) const RELEASE: &str = concat!(
+        "local CLUSTER = false\n",
+        include_str!("scripts/release.lua"),
+        include_str!("scripts/queue.lua"),
+        include_str!("scripts/leave.lua")
+    );
+    pub(super) const REVOKE: &str = concat!(
+        "local CLUSTER = false\n",
+        include_str!("scripts/revoke.lua"),
+        include_str!("scripts/queue.lua"),
+        include_str!("scripts/seize.lua")
+    );
+    pub(super) const RENEW: &str =
+        concat!("local CLUSTER = false\n", include_str!("scripts/renew.lua"));
+}
+
+mod cluster {
+    pub(super) const ACQUIRE: &str = concat!(
+        "local CLUSTER = true\n",
+        include_str!("scripts/acquire.lua"),
+        include_str!("scripts/queue.lua"),
+        include_str!("scripts/admit.lua")
+    );
+    pub(super) const RELEASE: &str = concat!(
+        "local CLUSTER = true\n",
+        include_str!("scripts/release.lua"),
+        include_str!("scripts/queue.lua"),
+        include_str!("scripts/leave.lua")
+    );
+    pub(super) const REVOKE: &str = concat!(
+        "local CLUSTER = true\n",
+        include_str!("scripts/revoke.lua"),
+        include_str!("scripts/queue.lua"),
+        include_str!("scripts/seize.lua")
+    );
+    pub(super) const RENEW: &str =
+        concat!("local CLUSTER = true\n", include_str!("scripts/renew.lua"));
+}
+
+const INSPECT: &str = include_str!("scripts/inspect.lua");
+const ENROLL: &str = include_str!("scripts/enroll.lua");
+
+/// For a server that has all keys.
+pub(crate) static SINGLE: Scripts = Scripts {
+    acquire: Script::new(single::ACQUIRE, || digest(single::ACQUIRE)),
+    release: Script::new(single::RELEASE, || digest(single::RELEASE)),
+    revoke: Script::new(single::REVOKE, || digest(single::REVOKE)),
+    renew: Script::new(single::RENEW, || digest(single::RENEW)),
+    inspect: Script::new(INSPECT, || digest(INSPECT)),
+    enroll: Script::new(ENROLL, || digest(ENROLL)),
+};
+
+/// For a node of a cluster.
+pub(crate) static CLUSTER: Scripts = Scripts {
+    acquire: Script::new(cluster::ACQUIRE, || digest(cluster::ACQUIRE)),
+    release: Script::new(cluster::RELEASE, || digest(cluster::RELEASE)),
+    revoke: Script::new(cluster::REVOKE, || digest(cluster::REVOKE)),
+    renew: Script::new(cluster::RENEW, || digest(cluster::RENEW)),
+    inspect: Script::new(INSPECT, || digest(INSPECT)),
+    enroll: Script::new(ENROLL, || digest(ENROLL)),
+};

@@ -1,0 +1,134 @@
+-- The acquisitions that acquire.lua could not serve. What they are answered:
+--   the fence                       it has the lock
+--   { 0, place, ms, now }           it waits; 0 is the head; what is in its way lasts so long
+--   { 1, … }                        taken, see view()
+--   { 2, mode }                     others use the lock in a way that does not go with it
+--   { 3, mode }                     the same holder has it in another mode
+--   { 4, reason }                   it was revoked
+--   { 5 } { 6 } { 7 }               floor too high, key of another type, fence exhausted
+--   { 8, text }                     the server does not let us write
+
+-- The mode in which others share the lock, if they do.
+local function shared_mode(at, value)
+  if value == MARK then
+    return redis.call('HGET', KEYS[at + 2], 'm')
+  end
+  for _, text in ipairs(redis.call('ZRANGE', KEYS[at + 1], 0, -1)) do
+    local mode = string.match(text, '^[^.]+%.([^.]+)')
+    if mode ~= 'x' then
+      return mode
+    end
+  end
+  return nil
+end
+
+-- The fence of a holder that has the lock already; its lease begins again.
+local function repeat_hold(at, claim, value, lease)
+  if value == MARK then
+    local record = redis.call('HGET', KEYS[at + 2], claim.holder)
+    if not record then
+      return nil
+    end
+    local mode = redis.call('HGET', KEYS[at + 2], 'm')
+    if mode ~= claim.mode then
+      return { 3, mode }
+    end
+    local number = tonumber(string.match(record, '%d+$'))
+    write_shared(at, claim.holder, number, lease)
+    return number
+  end
+  if not value or string.sub(value, 1, 23) ~= claim.holder .. '.' then
+    return nil
+  end
+  if claim.mode ~= 'x' then
+    return { 3, 'x' }
+  end
+  redis.call('PEXPIRE', KEYS[at], lease)
+  return tonumber(string.sub(value, 24))
+end
+
+local function enqueue(queue, claim)
+  local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+  local ticket = now_us
+  if last[2] and tonumber(last[2]) >= ticket then
+    ticket = tonumber(last[2]) + 1
+  end
+  local done = redis.pcall('ZADD', queue, string.format('%.0f', ticket), claim.text)
+  return type(done) == 'table' and done.err or nil
+end
+
+local function refuse(at, value)
+  local seen = view(at, value)
+  table.insert(seen, 1, 1)
+  return seen
+end
+
+local function admit(at, claim, lease, may_wait)
+  local queue = KEYS[at + 1]
+  local reason = redis.call('HGET', KEYS[at + 3], claim.holder)
+  if reason then
+    return { 4, reason }
+  end
+  local value = look(at)
+  if value == nil then
+    return { 6 }
+  end
+  local again = repeat_hold(at, claim, value, lease)
+  if again then
+    return again
+  end
+  local known = redis.call('ZSCORE', queue, claim.text)
+  if not known then
+    local mode = claim.mode ~= 'x' and shared_mode(at, value)
+    if mode and mode ~= claim.mode then
+      return { 2, mode }
+    end
+    if claim.floor and claim.floor > now_us + 60000000 then
+      return { 5 }
+    end
+    if redis.call('EXISTS', queue) == 0 and admits(at, value, claim.mode) then
+      local number = raise_fence(claim.floor)
+      local complaint = number and hold(at, claim, number, lease)
+      if number and not complaint then
+        tell('g', at, claim.holder, number, lease)
+      end
+      return complaint and { 8, complaint } or number or { 7 }
+    end
+    if value and not may_wait then
+      return refuse(at, value)
+    end
+    local complaint = enqueue(queue, claim)
+    if complaint then
+      return { 8, complaint }
+    end
+  end
+  local number = settle(at, value, claim.holder, lease, false)
+  if number then
+    return number
+  end
+  if may_wait then
+    redis.call('PEXPIRE', queue, QUEUE_MS)
+    crowd(QUEUE_MS)
+    if not known then
+      tell('q', at, claim.holder)
+    end
+    return { 0, redis.call('ZRANK', queue, claim.text), blocked_ms(at), now_us }
+  end
+  local was_head = redis.call('ZRANK', queue, claim.text) == 0
+  redis.call('ZREM', queue, claim.text)
+  if known then
+    tell('a', at, claim.holder)
+    if was_head then
+      settle(at, nil, nil, nil, true)
+    end
+  end
+  return refuse(at, look(at))
+end
+
+for _, i in ipairs(left) do
+  local arg = 3 * i + 1
+  local may_wait = ARGV[arg + 2] == '1' or ARGV[arg + 2] == '3'
+  answers[i] = admit(4 * i + 2, read_claim(ARGV[arg]), tonumber(ARGV[arg + 1]), may_wait)
+end
+finish()
+return answers

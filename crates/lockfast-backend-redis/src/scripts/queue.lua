@@ -1,0 +1,278 @@
+-- The rule of the queue, for those scripts that need it. All claims of a lock stand in one line;
+-- a waiting claim is granted when what is ahead of it agrees with its mode:
+--   x   exclusive: nothing is ahead
+--   s   shared: nothing exclusive is ahead
+--   pN  permit: fewer than N are ahead, none of them exclusive
+-- A claim is "holder.mode.ttl.delay", with ".floor" behind it if the fence must be above one.
+-- It uses what the script before it has set: now_us, fence (false if it cannot be read),
+-- fence_before, watched, quarantined and events. `at` is the place of a lock's first key.
+
+local MARK = 'lockfast:shared'
+local OFFER_MS = 2000
+local QUEUE_MS = 60000
+local CROWD_SLACK_MS = 20000
+local now_ms = math.floor(now_us / 1000)
+
+-- Notes that some lock has a queue or a revoked holder, for so long: then every script looks.
+local function crowd(ms)
+  if redis.call('PTTL', KEYS[5]) < ms then
+    redis.call('SET', KEYS[5], '1', 'PX', ms + CROWD_SLACK_MS)
+  end
+end
+
+local function raise_fence(floor)
+  local number = fence + 1
+  if number < now_us then
+    number = now_us
+  end
+  if floor and number <= floor then
+    number = floor + 1
+  end
+  if number >= 9007199254740992 then
+    return nil
+  end
+  fence = number
+  return number
+end
+
+local function read_claim(text)
+  local holder, mode, ttl, delay, floor =
+    string.match(text, '^([^.]+)%.([^.]+)%.(%d+)%.(%d+)%.?(%d*)$')
+  return {
+    holder = holder, mode = mode, ttl = tonumber(ttl), delay = tonumber(delay),
+    floor = tonumber(floor), text = text,
+  }
+end
+
+local function tell(kind, at, holder, number, lease)
+  if watched then
+    events[#events + 1] = kind .. '\t' .. (number and string.format('%.0f', number) or '-') .. '\t'
+      .. string.sub(holder, 1, 8) .. '\t' .. (lease or 0) .. '\t' .. KEYS[at]
+  end
+end
+
+local function push(at, holder, message)
+  if CLUSTER then
+    local channel = 'lockfast:{' .. KEYS[at] .. '}:push:' .. string.sub(holder, 1, 8)
+    return redis.call('SPUBLISH', channel, message)
+  end
+  return redis.call('PUBLISH', 'lockfast:push:' .. string.sub(holder, 1, 8), message)
+end
+
+-- Removes shared holders whose lease is over, and the lock when none is left. Returns how many
+-- are left. The field e is never after the first end, so that most calls need not look at all.
+local function prune(at)
+  local shared = KEYS[at + 2]
+  local first = redis.call('HGET', shared, 'e')
+  if not first or now_ms < tonumber(first) then
+    -- Without the holders (evicted, say) the lock stays taken until it expires.
+    return 1
+  end
+  local fields = redis.call('HGETALL', shared)
+  local left, next_end = 0, nil
+  for j = 1, #fields, 2 do
+    if #fields[j] == 22 then
+      local ends = tonumber(string.match(fields[j + 1], '^%d+'))
+      if ends <= now_ms then
+        redis.call('HDEL', shared, fields[j])
+      else
+        left = left + 1
+        next_end = math.min(next_end or ends, ends)
+      end
+    end
+  end
+  if left == 0 then
+    redis.call('DEL', shared, KEYS[at])
+  else
+    redis.call('HSET', shared, 'e', string.format('%.0f', next_end))
+  end
+  return left
+end
+
+-- What is stored for the lock: false when it is free, nil when it is no string.
+local function look(at)
+  local value = redis.pcall('GET', KEYS[at])
+  if type(value) == 'table' then
+    return nil
+  end
+  if value == MARK and prune(at) == 0 then
+    value = false
+  end
+  if not value then
+    redis.call('DEL', KEYS[at + 2])
+  end
+  return value
+end
+
+local function admits(at, value, mode)
+  if not value then
+    return value == false
+  end
+  if value ~= MARK or mode == 'x' or redis.call('HGET', KEYS[at + 2], 'm') ~= mode then
+    return false
+  end
+  return mode == 's' or redis.call('HLEN', KEYS[at + 2]) - 2 < tonumber(string.sub(mode, 2))
+end
+
+-- Writes a shared holder down; the lock's own key lasts as long as the longest of them.
+local function write_shared(at, holder, number, lease)
+  local shared = KEYS[at + 2]
+  local ends = now_ms + lease
+  redis.call('HSET', shared, holder, string.format('%.0f.%.0f', ends, number))
+  local first = redis.call('HGET', shared, 'e')
+  if not first or ends < tonumber(first) then
+    redis.call('HSET', shared, 'e', string.format('%.0f', ends))
+  end
+  if redis.call('PTTL', KEYS[at]) < lease then
+    redis.call('SET', KEYS[at], MARK, 'PX', lease)
+    redis.call('PEXPIRE', shared, lease)
+  end
+end
+
+-- Gives the lock to a claim. Returns the server's complaint if it does not let us write.
+local function hold(at, claim, number, lease)
+  local done
+  if claim.mode == 'x' then
+    local value = claim.holder .. '.' .. string.format('%.0f', number)
+    done = redis.pcall('SET', KEYS[at], value, 'PX', lease)
+  else
+    done = redis.pcall('HSET', KEYS[at + 2], 'm', claim.mode)
+  end
+  if type(done) == 'table' and done.err then
+    return done.err
+  end
+  if claim.mode ~= 'x' then
+    write_shared(at, claim.holder, number, lease)
+  end
+  return nil
+end
+
+-- Takes the lock from a holder that has it as `mode` says.
+local function drop(at, holder, mode)
+  if mode == 'x' then
+    redis.call('DEL', KEYS[at])
+    return
+  end
+  redis.call('HDEL', KEYS[at + 2], holder)
+  if redis.call('HLEN', KEYS[at + 2]) <= 2 then
+    redis.call('DEL', KEYS[at], KEYS[at + 2])
+  end
+end
+
+-- How long what stands in the way lasts if nobody does anything; -1 for ever.
+local function blocked_ms(at)
+  local first = redis.call('GET', KEYS[at]) == MARK and redis.call('HGET', KEYS[at + 2], 'e')
+  if first then
+    return math.max(tonumber(first) - now_ms, 1)
+  end
+  return redis.call('PTTL', KEYS[at])
+end
+
+-- Tells a claim that it is the next, and how long what is in its way lasts.
+local function tell_head(at, holder, blocked)
+  push(at, holder, 'H\t' .. holder .. '\t' .. blocked)
+end
+
+-- Gives the lock to a waiting claim and tells it by a push. It first gets an offer: if its process
+-- hangs, the next one does not wait for long. `following` is the claim behind it, which learns
+-- when to look by itself, in the same message if it is of the same process. Returns false if the
+-- claim's process is not there any more, and then nothing has changed; otherwise whether the one
+-- behind has been told.
+local function offer(at, claim, number, following)
+  local lasts = math.min(claim.ttl, OFFER_MS)
+  local message =
+    string.format('G\t%s\t%.0f\t%.0f\t%d\t%s', claim.holder, number, now_us, lasts, KEYS[at])
+  local is_told = following and claim.mode == 'x'
+  local next_holder = is_told and string.sub(following, 1, 22)
+  local same = is_told and string.sub(following, 1, 8) == string.sub(claim.holder, 1, 8)
+  if same then
+    message = message .. '\nH\t' .. next_holder .. '\t' .. (lasts + claim.delay)
+  end
+  if push(at, claim.holder, message) == 0 then
+    drop(at, claim.holder, claim.mode)
+    tell('a', at, claim.holder)
+    return false
+  end
+  tell('g', at, claim.holder, number, lasts + claim.delay)
+  if is_told and not same then
+    tell_head(at, next_holder, lasts + claim.delay)
+  end
+  return true, is_told
+end
+
+-- Grants every waiting claim whose turn it is, in order; whoever is not there any more is
+-- skipped. Then the new head of the queue is told when to look by itself.
+-- `value` is what stands in the lock's key, if that is known; false also for a lock whose key is
+-- about to go. `me` is answered directly and gets `lease`. `moved` says that the head is new
+-- already. Returns the fence of `me`, and whether anybody got the lock.
+local function settle(at, value, me, lease, moved)
+  local queue = KEYS[at + 1]
+  local mine, given
+  while not quarantined and fence do
+    local heads = redis.call('ZRANGE', queue, 0, 1)
+    if not heads[1] then
+      break
+    end
+    local claim = read_claim(heads[1])
+    if value == nil then
+      value = look(at)
+    end
+    if not admits(at, value, claim.mode) then
+      if moved and claim.holder ~= me then
+        tell_head(at, claim.holder, blocked_ms(at))
+      end
+      break
+    end
+    if value == false and claim.mode ~= 'x' then
+      -- What is left of the last holder must not be taken for the mark of those who share.
+      redis.call('DEL', KEYS[at], KEYS[at + 2])
+    end
+    local number = raise_fence(claim.floor)
+    local is_mine = claim.holder == me
+    local time_given = is_mine and lease or math.min(claim.ttl, OFFER_MS) + claim.delay
+    if not number or hold(at, claim, number, time_given) then
+      break
+    end
+    redis.call('ZREM', queue, claim.text)
+    moved = true
+    -- It is looked at again, but for a lock that is held alone now.
+    value = nil
+    if is_mine then
+      mine, given = number, true
+      tell('g', at, me, number, time_given)
+    else
+      local accepted, is_next_told = offer(at, claim, number, heads[2])
+      given = given or accepted
+      if accepted and claim.mode == 'x' and (is_next_told or not heads[2]) then
+        break
+      end
+    end
+  end
+  return mine, given
+end
+
+-- The lock as it is: value (false when it is free), time left, how many wait, now, and for shared ones their mode and
+-- each holder with its end and fence.
+local function view(at, value)
+  local seen = { value, redis.call('PTTL', KEYS[at]), redis.call('ZCARD', KEYS[at + 1]), now_ms }
+  if value == MARK then
+    seen[5] = redis.call('HGET', KEYS[at + 2], 'm')
+    local fields = redis.call('HGETALL', KEYS[at + 2])
+    for j = 1, #fields, 2 do
+      if #fields[j] == 22 then
+        seen[#seen + 1] = fields[j]
+        seen[#seen + 1] = fields[j + 1]
+      end
+    end
+  end
+  return seen
+end
+
+local function finish()
+  if fence and fence ~= fence_before then
+    redis.call('SET', KEYS[1], string.format('%.0f', fence), unpack(CLUSTER and { 'PX', 86400000 } or {}))
+  end
+  if #events > 0 then
+    redis.call('PUBLISH', 'lockfast:events', string.format('%.0f\n', now_us) .. table.concat(events, '\n'))
+  end
+end

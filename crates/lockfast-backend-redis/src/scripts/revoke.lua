@@ -1,0 +1,22 @@
+-- Takes a lock away from all who have it, tells them, and lets the next in.
+--
+-- KEYS  fence, client, watch, guard, crowd, lock, queue, shared, revoked
+-- ARGV  link, identity, longest lease, expected fence or "", reason
+-- Answers { 0 } nobody has it; { 1, … } taken from these; { 2, … } they have another fence. For
+-- the rest of the table see view().
+
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local fence = redis.pcall('GET', KEYS[1]) or '0'
+fence = type(fence) == 'string' and string.find(fence, '^%d+$') and tonumber(fence)
+local fence_before = fence
+local watched = redis.call('EXISTS', KEYS[3]) == 1
+if CLUSTER then
+  watched = redis.call('PUBSUB', 'NUMSUB', 'lockfast:watched')[2] > 0
+end
+local quarantined = false
+if ARGV[2] ~= '' then
+  local identity, ends = string.match(redis.call('GET', KEYS[4]) or '', '^(%S+) (%d+) ')
+  quarantined = identity ~= ARGV[2] or tonumber(ends) * 1000 > now_us
+end
+local events = {}

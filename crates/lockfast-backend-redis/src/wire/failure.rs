@@ -1,0 +1,300 @@
+//! What keeps a request from being served, told apart so that callers know what to do. It is
+//! answered to every request of a batch, so it can be copied, which [`Error`] cannot.
+
+use std::io;
+use std::time::Duration;
+
+use lockfast_core::error::quote;
+use lockfast_core::{Error, ErrorKind, Retry};
+
+use crate::config::Endpoint;
+
+/// Why something did not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) retry: Retry,
+    pub(crate) message: String,
+    /// What the link has to do about it.
+    pub(crate) remedy: Remedy,
+}
+
+/// What to do about a failure before anybody is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Nothing helps: tell.
+    Tell,
+    /// The server has forgotten the scripts: load them and repeat.
+    LoadScripts,
+    /// The server has forgotten us: register and repeat.
+    Enroll,
+    /// This is not the right server: tell, and connect anew.
+    Reconnect,
+    /// Another node of the cluster has it: find out which, and repeat there.
+    Follow,
+    /// This is not the server that it was: connect anew and repeat.
+    ReconnectAndRepeat,
+    /// Grants are suspended for so many milliseconds.
+    Wait(u64),
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let retry = match kind {
+            ErrorKind::Unreachable | ErrorKind::WrongNode => Retry::Later,
+            _ => Retry::Never,
+        };
+        Self { kind, retry, message: message.into(), remedy: Remedy::Tell }
+    }
+
+    fn with_remedy(mut self, remedy: Remedy) -> Self {
+        self.remedy = remedy;
+        self
+    }
+
+    fn for_good(mut self) -> Self {
+        self.retry = Retry::Never;
+        self
+    }
+
+    /// The public error.
+    pub(crate) fn to_error(&self) -> Error {
+        Error::new(self.kind, self.message.clone()).with_retry(self.retry).with_backend("redis")
+    }
+
+    /// The connection could not be made or broke.
+    pub(crate) fn of_io(endpoint: &Endpoint, error: &io::Error) -> Self {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        if let Some(tls) = tls {
+            return Self::of_handshake(endpoint, tls);
+        }
+        let message = match error.kind() {
+            io::ErrorKind::ConnectionRefused => format!("nobody listens at {endpoint}"),
+            io::ErrorKind::NotFound => format!("there is no socket {endpoint}"),
+            io::ErrorKind::PermissionDenied => {
+                let message = format!("the operating system does not let us connect to {endpoint}");
+                return Self::new(ErrorKind::Permission, message);
+            }
+            _ => format!("the connection to {endpoint} failed: {error}"),
+        };
+        Self::new(ErrorKind::Unreachable, message)
+    }
+
+    /// The connection could not be encrypted, or the server did not want it.
+    pub(crate) fn of_handshake(endpoint: &Endpoint, cause: &dyn std::fmt::Display) -> Self {
+        Self::new(
+            ErrorKind::TlsHandshake,
+            format!(
+                "no encrypted connection to {endpoint}: {cause}; check that the port is the one \
+                 for TLS, and the options ca, cert and key"
+            ),
+        )
+    }
+
+    /// The same, saying where it happened.
+    pub(crate) fn at(mut self, endpoint: &Endpoint) -> Self {
+        let place = endpoint.to_string();
+        if !self.message.contains(&place) {
+            self.message = format!("{place}: {}", self.message);
+        }
+        self
+    }
+
+    /// The server did not answer in time.
+    pub(crate) fn of_silence(endpoint: &Endpoint, span: Duration) -> Self {
+        Self::new(ErrorKind::Unreachable, format!("{endpoint} did not answer within {span:?}"))
+    }
+
+    /// The server closed the connection.
+    pub(crate) fn of_end(endpoint: &Endpoint) -> Self {
+        Self::new(ErrorKind::Unreachable, format!("{endpoint} closed the connection"))
+    }
+
+    /// Another server has taken the place of this one.
+    pub(crate) fn of_move(endpoint: &Endpoint) -> Self {
+        Self::new(ErrorKind::Unreachable, format!("{endpoint} is the master now; going there"))
+    }
+
+    /// The nodes of a cluster send us from one to the other.
+    pub(crate) fn of_disagreement() -> Self {
+        Self::new(
+            ErrorKind::Unreachable,
+            "the nodes of the cluster do not agree on who has the lock's slot",
+        )
+    }
+
+    /// The server answered something that is not its language.
+    pub(crate) fn of_nonsense(what: impl std::fmt::Display) -> Self {
+        Self::new(
+            ErrorKind::CorruptRecord,
+            format!("the server answered what no Redis answers: {what}"),
+        )
+        .with_remedy(Remedy::Reconnect)
+    }
+
+    /// The server refused.
+    pub(crate) fn of_server(code: &str, details: Option<&str>) -> Self {
+        use ErrorKind as Kind;
+        let details = details.unwrap_or_default();
+        let unreachable = |message: &str| Self::new(Kind::Unreachable, message);
+        match code {
+            "LOADING" => unreachable("the server is starting and loads its data"),
+            "BUSY" => unreachable("the server is busy with a script of somebody else's"),
+            "CLUSTERDOWN" => unreachable("the cluster is not stable at the moment"),
+            // While a slot moves, what needs several keys is served by neither side.
+            "TRYAGAIN" | "ASK" => unreachable("the lock's slot is moving to another node")
+                .with_remedy(Remedy::Wait(100)),
+            "NOREPLICAS" => {
+                unreachable("the server has fewer replicas than its min-replicas-to-write")
+            }
+            "OOM" => unreachable(
+                "the server is out of memory; raise its maxmemory, or give the locks a server of \
+                 their own",
+            )
+            .for_good(),
+            "MISCONF" => unreachable(
+                "the server does not accept writes because it cannot save its data; look at its \
+                 disk and its log",
+            )
+            .for_good(),
+            "READONLY" | "MASTERDOWN" => Self::new(
+                Kind::WrongNode,
+                "the server is a replica and does not take locks; connect to its master",
+            )
+            .with_remedy(Remedy::Reconnect),
+            "NOAUTH" => Self::new(
+                Kind::Permission,
+                "the server asks for a password; write it into the URL as user:password@",
+            ),
+            "WRONGPASS" => {
+                Self::new(Kind::Permission, "the server does not accept this user and password")
+            }
+            "NOPERM" => Self::new(
+                Kind::Permission,
+                format!("the server's ACL does not allow it: {}", details.trim()),
+            ),
+            "WRONGTYPE" => Self::new(Kind::ForeignKey, foreign_key(details)),
+            "NOSCRIPT" => unreachable("the server keeps forgetting the scripts")
+                .with_remedy(Remedy::LoadScripts),
+            "LFSTALE" => unreachable("another connection has taken the place of this one")
+                .with_remedy(Remedy::Enroll),
+            "LFGUARD" => unreachable("the server may have lost data; connecting anew")
+                .with_remedy(Remedy::ReconnectAndRepeat),
+            "LFQUARANTINE" => Self::of_quarantine(details.trim().parse().unwrap_or(1000)),
+            "LFMAXTTL" => Self::new(
+                Kind::InvalidConfig,
+                format!(
+                    "all who use this server must agree on max_ttl, and others have {} ms",
+                    details.trim()
+                ),
+            ),
+            "LFCORRUPT" => Self::new(
+                Kind::CorruptRecord,
+                format!("key {} does not hold a fence; repair or delete it", quote(details.trim())),
+            ),
+            "MOVED" => of_cluster().with_remedy(Remedy::Follow),
+            "CROSSSLOT" => of_cluster(),
+            "NOPROTO" => old_server(),
+            "ERR" => of_plain_error(details),
+            _ => Self::new(Kind::Internal, format!("the server answered {code} {details}")),
+        }
+    }
+
+    /// Nothing is granted because the server may have lost data.
+    pub(crate) fn of_quarantine(ms: u64) -> Self {
+        Self::new(
+            ErrorKind::Unreachable,
+            format!(
+                "the server may have lost data, so nothing is granted for another {:?} while \
+                 those who hold locks come back",
+                Duration::from_millis(ms)
+            ),
+        )
+        .with_remedy(Remedy::Wait(ms))
+    }
+}
+
+fn foreign_key(details: &str) -> String {
+    let key = details.trim();
+    match key.contains(' ') {
+        false if !key.is_empty() => format!("key {} is in use for something else", quote(key)),
+        _ => "a key of this name is in use for something that is no lock; choose another name or \
+              set the option prefix"
+            .into(),
+    }
+}
+
+fn of_cluster() -> Failure {
+    Failure::new(
+        ErrorKind::Unsupported,
+        "the server is a part of a Redis Cluster; connect with redis+cluster:",
+    )
+}
+
+fn old_server() -> Failure {
+    Failure::new(
+        ErrorKind::Unsupported,
+        "the server is too old: Redis 6.0 or newer is needed, or something compatible with it",
+    )
+}
+
+fn of_plain_error(details: &str) -> Failure {
+    let lower = details.to_ascii_lowercase();
+    if lower.contains("db index") || lower.contains("select is not allowed") {
+        return Failure::new(
+            ErrorKind::InvalidConfig,
+            format!("the server has no such database: {details}"),
+        );
+    }
+    if lower.contains("max number of clients") {
+        return Failure::new(
+            ErrorKind::Unreachable,
+            "the server has as many connections as its maxclients allows",
+        );
+    }
+    if lower.contains("unknown command") && lower.contains("hello") {
+        return old_server();
+    }
+    if lower.contains("without any password configured") || lower.contains("auth") {
+        return Failure::new(
+            ErrorKind::Permission,
+            "the server does not accept this user and password",
+        );
+    }
+    Failure::new(ErrorKind::Internal, format!("the server answered: {details}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_its_class() {
+        use ErrorKind as Kind;
+        let table = [
+            ("LOADING Redis is loading", Kind::Unreachable, Retry::Later),
+            ("READONLY You can't write", Kind::WrongNode, Retry::Later),
+            ("MASTERDOWN Link with MASTER is down", Kind::WrongNode, Retry::Later),
+            ("BUSY Redis is busy", Kind::Unreachable, Retry::Later),
+            ("OOM command not allowed", Kind::Unreachable, Retry::Never),
+            ("MISCONF Redis is configured", Kind::Unreachable, Retry::Never),
+            ("NOREPLICAS Not enough good replicas", Kind::Unreachable, Retry::Later),
+            ("NOAUTH HELLO must be called", Kind::Permission, Retry::Never),
+            ("WRONGPASS invalid", Kind::Permission, Retry::Never),
+            ("NOPERM this user has no permissions", Kind::Permission, Retry::Never),
+            ("WRONGTYPE Operation against", Kind::ForeignKey, Retry::Never),
+            ("CLUSTERDOWN Hash slot not served", Kind::Unreachable, Retry::Later),
+            ("CROSSSLOT Keys in request", Kind::Unsupported, Retry::Never),
+            ("ERR DB index is out of range", Kind::InvalidConfig, Retry::Never),
+            ("ERR max number of clients reached", Kind::Unreachable, Retry::Later),
+            ("ERR unknown command 'HELLO'", Kind::Unsupported, Retry::Never),
+            ("LFCORRUPT lockfast:fence", Kind::CorruptRecord, Retry::Never),
+        ];
+        for (line, kind, retry) in table {
+            let (code, details) = line.split_once(' ').unwrap();
+            let failure = Failure::of_server(code, Some(details));
+            assert_eq!((failure.kind, failure.retry), (kind, retry), "{line}");
+            assert_eq!(failure.to_error().backend(), Some("redis"));
+        }
+    }
+}

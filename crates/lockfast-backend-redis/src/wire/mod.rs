@@ -1,0 +1,195 @@
+//! Commands, replies and connections: the only part that knows the `redis` crate, of which it
+//! uses the protocol's parser. Connections are our own, so that a request is written by the very
+//! thread that makes it, whatever executor that belongs to, and nothing is repeated or dropped
+//! behind our back.
+
+pub(crate) mod cluster;
+pub(crate) mod connection;
+pub(crate) mod dial;
+pub(crate) mod failure;
+pub(crate) mod link;
+pub(crate) mod sentinel;
+mod tls;
+
+use redis::{PushKind, Value};
+
+pub(crate) use failure::Failure;
+
+/// Commands on their way to the server, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Pipeline {
+    bytes: Vec<u8>,
+    commands: usize,
+}
+
+impl Pipeline {
+    /// Begins a command of `parts` parts, which must follow.
+    pub(crate) fn command(&mut self, parts: usize) {
+        self.commands += 1;
+        self.number(b'*', parts);
+    }
+
+    /// The next part of a command.
+    pub(crate) fn part(&mut self, part: impl AsRef<[u8]>) {
+        let part = part.as_ref();
+        self.number(b'$', part.len());
+        self.bytes.extend_from_slice(part);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// The next part of a command, in pieces.
+    pub(crate) fn part_of(&mut self, pieces: &[&str]) {
+        self.number(b'$', pieces.iter().map(|piece| piece.len()).sum());
+        pieces.iter().for_each(|piece| self.bytes.extend_from_slice(piece.as_bytes()));
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// The next part, a number.
+    pub(crate) fn part_number(&mut self, number: u64) {
+        let mut digits = [0; 20];
+        let start = write_digits(number, &mut digits);
+        self.part(&digits[start..]);
+    }
+
+    /// A whole command.
+    pub(crate) fn all(&mut self, parts: &[&str]) {
+        self.command(parts.len());
+        parts.iter().for_each(|part| self.part(part));
+    }
+
+    /// A whole command that is answered only by messages, which are not counted as replies.
+    pub(crate) fn unanswered(&mut self, parts: &[&str]) {
+        self.all(parts);
+        self.commands -= 1;
+    }
+
+    /// How many replies it will bring.
+    pub(crate) fn commands(&self) -> usize {
+        self.commands
+    }
+
+    fn number(&mut self, mark: u8, number: usize) {
+        let mut digits = [0; 20];
+        let start = write_digits(number as u64, &mut digits);
+        self.bytes.push(mark);
+        self.bytes.extend_from_slice(&digits[start..]);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Writes a number at the end of `digits` and returns where it starts.
+fn write_digits(mut number: u64, digits: &mut [u8; 20]) -> usize {
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return start;
+        }
+    }
+}
+
+/// What is heard when a channel of a cluster ends.
+pub(crate) const UNSUBSCRIBED: &[u8] = b"U";
+
+/// What the server answered.
+#[derive(Debug)]
+pub(crate) struct Reply(Value);
+
+impl Reply {
+    /// A number.
+    pub(crate) fn as_int(&self) -> Option<i64> {
+        match self.0 {
+            Value::Int(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Bytes of text.
+    pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Value::BulkString(bytes) => Some(bytes),
+            Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.as_bytes()),
+            Value::Okay => Some(b"OK"),
+            _ => None,
+        }
+    }
+
+    /// Text; what is not UTF-8 is not ours.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        self.as_bytes().and_then(|bytes| std::str::from_utf8(bytes).ok())
+    }
+
+    /// A list, or the reply itself if it is none.
+    pub(crate) fn into_list(self) -> Result<Vec<Self>, Self> {
+        match self.0 {
+            Value::Array(values) | Value::Set(values) => Ok(values.into_iter().map(Self).collect()),
+            value => Err(Self(value)),
+        }
+    }
+
+    /// One list of several, or the first complaint among them.
+    pub(crate) fn join(mut replies: Vec<Self>) -> Self {
+        if replies.len() == 1 {
+            return replies.swap_remove(0);
+        }
+        let mut all = Vec::with_capacity(replies.len());
+        for reply in replies {
+            match reply.0 {
+                Value::Array(values) => all.extend(values),
+                value => return Self(value),
+            }
+        }
+        Self(Value::Array(all))
+    }
+
+    /// The server's complaint, if this is one.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        match &self.0 {
+            Value::ServerError(error) => Some(Failure::of_server(error.code(), error.details())),
+            _ => None,
+        }
+    }
+
+    /// The payload of a message that was pushed to us; `None` for a reply.
+    fn into_push(self) -> Result<Option<Vec<u8>>, Self> {
+        match self.0 {
+            Value::Push { kind: PushKind::Message | PushKind::SMessage, data } => {
+                let payload = data.into_iter().nth(1);
+                Ok(payload.and_then(|payload| match payload {
+                    Value::BulkString(bytes) => Some(bytes),
+                    _ => None,
+                }))
+            }
+            // Whether we asked for it or the slot has moved, nothing more will come from there.
+            Value::Push { kind: PushKind::SUnsubscribe, .. } => Ok(Some(UNSUBSCRIBED.to_vec())),
+            // The confirmation of a subscription stands where a reply would.
+            Value::Push { kind, .. } if kind_has_reply(&kind) => Err(Self(Value::Okay)),
+            Value::Push { .. } => Ok(None),
+            value => Err(Self(value)),
+        }
+    }
+}
+
+fn kind_has_reply(kind: &PushKind) -> bool {
+    matches!(kind, PushKind::Subscribe | PushKind::Unsubscribe | PushKind::SSubscribe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_packed() {
+        let mut pipeline = Pipeline::default();
+        pipeline.all(&["SET", "k", ""]);
+        pipeline.command(2);
+        pipeline.part("TTL");
+        pipeline.part_number(1_234_567_890);
+        let expected =
+            "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n*2\r\n$3\r\nTTL\r\n$10\r\n1234567890\r\n";
+        assert_eq!(String::from_utf8(pipeline.bytes).unwrap(), expected);
+        assert_eq!(pipeline.commands, 2);
+    }
+}

@@ -1,0 +1,86 @@
+//! The suite that every store passes, on a real cluster of three masters. A fresh store is a prefix that nobody
+//! has used.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
+
+mod kit;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use kit::topology::{Cluster, start_cluster};
+use lockfast_conformance::Harness;
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
+
+/// What `cluster.rs` checks instead: such a name is refused.
+const BRACES: &str = "it uses the name {a}, whose lock and queue would be in different slots";
+
+/// The rights that the README names, with the suite's prefixes for the names of locks.
+const RIGHTS: &str = "resetkeys ~lockfast:* ~store-* resetchannels &lockfast:* -@all +hello \
+    +select +subscribe +publish +script|load +evalsha +time +get +mget +set +del +exists +pexpire \
+    +pttl +hget +hset +hdel +hlen +hgetall +zadd +zrange +zrem +zcard +zrank +zscore +scan \
+    +cluster|slots +ssubscribe +sunsubscribe +spublish +pubsub|numsub";
+
+fn start_with_user() -> Cluster {
+    let cluster = start_cluster();
+    for node in &cluster.nodes {
+        let mut user = vec!["ACL", "SETUSER", "locks", "on", ">word"];
+        user.extend(RIGHTS.split_whitespace());
+        node.cli(&user);
+    }
+    cluster
+}
+
+#[derive(Clone, Default)]
+struct ThreeMasters {
+    /// Started when it is first needed: the suite's child processes use that of their parent.
+    cluster: Arc<Mutex<Option<Cluster>>>,
+    stores: Arc<AtomicUsize>,
+}
+
+impl Harness for ThreeMasters {
+    fn name(&self) -> &'static str {
+        "redis-cluster"
+    }
+
+    fn fresh_url(&self) -> String {
+        let store = self.stores.fetch_add(1, Ordering::Relaxed);
+        let mut cluster = self.cluster.lock().unwrap();
+        let nodes = &cluster.get_or_insert_with(start_with_user).nodes;
+        let (first, second) = (nodes[0].address(), nodes[1].address());
+        format!("redis+cluster://locks:word@{first},{second}?prefix=store-{store}:")
+    }
+
+    fn connect(
+        &self,
+        url: &str,
+        context: ConnectContext,
+    ) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+        match Address::parse(url) {
+            Ok(address) => lockfast_backend_redis::connect(address, context),
+            Err(error) => Box::pin(async { Err(error) }),
+        }
+    }
+
+    fn shared_between_processes(&self) -> bool {
+        true
+    }
+
+    fn ignored(&self) -> &'static [(&'static str, &'static str)] {
+        &[("names::are_different_locks", BRACES), ("names::are_listed_to_the_letter", BRACES)]
+    }
+}
+
+fn main() -> ExitCode {
+    let harness = ThreeMasters::default();
+    let cluster = Arc::clone(&harness.cluster);
+    let verdict = lockfast_conformance::main(harness);
+    drop(cluster.lock().unwrap().take());
+    verdict
+}

@@ -1,0 +1,388 @@
+//! The way to the server fails, or the server does not answer.
+
+use std::time::Duration;
+
+use lockfast::{
+    Attempt, ErrorKind, Guard, LeaseStatus, Locker, LossCause, Moment, Options, Released,
+};
+use lockfast_conformance::fault::proxy::{Link, Proxy};
+
+use crate::kit::{Redis, bounded, check_error, connect, eventually, hold, loss, refusal, ttl};
+
+const NAME: &str = "nightly";
+const TTL: Duration = Duration::from_secs(3);
+const SLACK: Duration = Duration::from_secs(1);
+
+/// A server, a proxy before it, somebody who goes through the proxy and somebody who does not.
+struct Net {
+    redis: Redis,
+    proxy: Proxy,
+    far: Locker,
+    near: Locker,
+}
+
+impl Net {
+    async fn start() -> Self {
+        let redis = Redis::start();
+        let proxy = Proxy::start(redis.address()).await.unwrap();
+        let far = connect(&redis.url_at(proxy.address())).await;
+        let near = connect(&redis.url()).await;
+        Self { redis, proxy, far, near }
+    }
+
+    fn value(&self) -> String {
+        self.redis.cli(&["GET", NAME])
+    }
+
+    async fn wait_until_free(&self, bound: Duration) {
+        eventually("the key is gone", bound, async || self.value().is_empty()).await;
+    }
+
+    /// How many scripts the server has run.
+    fn scripts_run(&self) -> u64 {
+        let stats = self.redis.cli(&["INFO", "commandstats"]);
+        let calls = stats.lines().filter_map(|line| {
+            let rest = line.strip_prefix("cmdstat_eval")?.split_once("calls=")?.1;
+            rest.split(',').next()?.parse::<u64>().ok()
+        });
+        calls.sum()
+    }
+}
+
+/// Waits for a renewal that was sent after now.
+async fn wait_for_renewal(guard: &Guard, bound: Duration) {
+    let seen = guard.deadline();
+    eventually("a renewal", bound, async || {
+        assert!(guard.check().is_ok(), "{:?}", guard.status());
+        guard.deadline().since(seen) > Duration::ZERO
+    })
+    .await;
+}
+
+/// P1, P3: a cut that ends in time costs nothing: the lease is in jeopardy at most, and goes on
+/// over a new connection. Nobody else gets in meanwhile.
+/// The user sees: `Jeopardy`, then `Held`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_cut() {
+    for cut in [Link::Close, Link::Reset] {
+        let net = Net::start().await;
+        let guard = hold(&net.far, NAME, ttl(TTL)).await;
+        net.proxy.set(cut);
+        eventually("jeopardy", TTL, async || {
+            matches!(guard.status(), LeaseStatus::Jeopardy { .. })
+        })
+        .await;
+        refusal(&net.near, NAME).await;
+        net.proxy.set(Link::Pass);
+        wait_for_renewal(&guard, TTL).await;
+        eventually("held", TTL, async || guard.status() == LeaseStatus::Held).await;
+        refusal(&net.near, NAME).await;
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        assert_eq!(net.value(), "");
+    }
+}
+
+/// P2, P3, P9: a cut that does not end: the holder is told by its deadline, and only after that
+/// the next gets in, within a second.
+/// The user sees: the loss `Expired` with what the renewals met; the release is `AlreadyLost`,
+/// and a new try is `Unreachable`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_for_good() {
+    let net = Net::start().await;
+    let guard = hold(&net.far, NAME, ttl(TTL)).await;
+    let waiter = tokio::spawn({
+        let near = net.near.clone();
+        async move {
+            let next = hold(&near, NAME, Options::default().wait(TTL * 3)).await;
+            (next, Moment::now())
+        }
+    });
+    net.proxy.set(Link::Close);
+    let cause = loss(&guard, TTL + SLACK).await;
+    let LossCause::Expired { last_failure: Some(failure) } = cause else { panic!("{cause:?}") };
+    assert!(!failure.is_empty());
+    let told = Moment::now();
+    let deadline = guard.deadline();
+    assert!(told.since(deadline) < Duration::from_millis(200), "{:?}", told.since(deadline));
+    let (next, granted) = bounded(waiter).await.unwrap();
+    assert!(deadline.has_passed(granted));
+    assert!(granted.since(deadline) < SLACK + TTL / 50, "{:?}", granted.since(deadline));
+    assert!(next.fence().get() > guard.fence().get());
+    assert!(matches!(guard.release().await.unwrap(), Released::AlreadyLost(_)));
+    let mutex = net.far.mutex(NAME).unwrap().with(ttl(TTL)).unwrap();
+    check_error(&bounded(mutex.acquire()).await.unwrap_err(), ErrorKind::Unreachable, &[]);
+    assert!(next.check().is_ok());
+}
+
+/// P3: connections that are open at both ends but carry nothing are given up in time, and the
+/// lease goes on over a new one.
+/// The user sees: nothing, or `Jeopardy` for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_open_link() {
+    let net = Net::start().await;
+    let ttl_long = TTL * 2;
+    let guard = hold(&net.far, NAME, ttl(ttl_long)).await;
+    net.proxy.set_open(Link::HalfOpen);
+    wait_for_renewal(&guard, ttl_long).await;
+    wait_for_renewal(&guard, ttl_long).await;
+    refusal(&net.near, NAME).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    assert_eq!(net.value(), "");
+}
+
+/// P10: a waiter whose connections went half-open does not hear its grant; it still gets in, on
+/// new connections, before anybody gives up.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_open_link_while_waiting() {
+    let net = Net::start().await;
+    let guard = hold(&net.near, NAME, ttl(TTL)).await;
+    let waiter = tokio::spawn({
+        let far = net.far.clone();
+        let options = Options::default().ttl(TTL).wait(Duration::from_secs(25));
+        async move { hold(&far, NAME, options).await }
+    });
+    let name = guard.name().clone();
+    eventually("it waits", SLACK, async || net.near.inspect(&name).await.unwrap().waiting == 1)
+        .await;
+    net.proxy.set_open(Link::HalfOpen);
+    let fence = guard.fence();
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let released = Moment::now();
+    let next = bounded(waiter).await.unwrap();
+    let took = Moment::now().since(released);
+    // The poll of 5 to 6 s, then the time in which a request must be answered, twice.
+    assert!(took < Duration::from_secs(13), "{took:?}");
+    assert!(next.fence().get() > fence.get());
+    assert!(matches!(next.release().await.unwrap(), Released::Released));
+}
+
+/// P10: an operator ends the connections of a waiter, and the message that it has the lock is
+/// lost. It gets in by the slow poll at the latest.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_kill_while_waiting() {
+    for kind in ["normal", "pubsub"] {
+        let net = Net::start().await;
+        let guard = hold(&net.near, NAME, ttl(TTL)).await;
+        let waiter = tokio::spawn({
+            let far = net.far.clone();
+            let options = Options::default().ttl(TTL).wait(Duration::from_secs(25)).retries(20);
+            async move { hold(&far, NAME, options).await }
+        });
+        let name = guard.name().clone();
+        eventually("it waits", SLACK, async || net.near.inspect(&name).await.unwrap().waiting == 1)
+            .await;
+        net.redis.cli(&["CLIENT", "KILL", "TYPE", kind]);
+        let start = Moment::now();
+        // The holder's own connections were ended too: then the keeper goes on releasing.
+        let released = guard.release().await.unwrap();
+        assert!(!matches!(released, Released::StillHeld), "{released:?}");
+        let next = bounded(waiter).await.unwrap();
+        let took = Moment::now().since(start);
+        assert!(took < Duration::from_secs(8), "{kind}: {took:?}");
+        assert!(matches!(next.release().await.unwrap(), Released::Released));
+    }
+}
+
+/// P1, P3: a link that stalls for less than the ttl and then delivers everything costs nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_link() {
+    let net = Net::start().await;
+    let guard = hold(&net.far, NAME, ttl(TTL * 2)).await;
+    net.proxy.set(Link::Stall);
+    eventually("jeopardy", TTL * 2, async || {
+        matches!(guard.status(), LeaseStatus::Jeopardy { .. })
+    })
+    .await;
+    net.proxy.set(Link::Pass);
+    wait_for_renewal(&guard, TTL * 2).await;
+    refusal(&net.near, NAME).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+}
+
+/// P7: the server grants and its reply is lost. The same request on a new connection answers the
+/// same grant: one key, one fence, and no waiting for oneself.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_of_an_acquisition_is_lost() {
+    let net = Net::start().await;
+    net.proxy.set_open(Link::SwallowReplies);
+    let acquiring = tokio::spawn({
+        let far = net.far.clone();
+        async move { hold(&far, NAME, ttl(TTL * 2)).await }
+    });
+    eventually("the server grants", TTL, async || !net.value().is_empty()).await;
+    let granted = net.value();
+    let guard = bounded(acquiring).await.unwrap();
+    assert_eq!(net.value(), granted);
+    assert!(granted.ends_with(&format!(".{}", guard.fence())), "{granted}");
+    assert!(guard.check().is_ok());
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    assert_eq!(net.value(), "");
+}
+
+/// P5: the server grants, its reply is lost, and the caller gives up: the grant is undone as soon
+/// as the server can be reached, long before its ttl.
+/// The user sees: `Unreachable`, how long there was no answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_grant_is_undone() {
+    let net = Net::start().await;
+    let options =
+        ttl(Duration::from_secs(60)).request_timeout(Duration::from_millis(500)).retries(0);
+    net.proxy.set(Link::SwallowReplies);
+    let mutex = net.far.mutex(NAME).unwrap().with(options).unwrap();
+    let error = bounded(mutex.acquire()).await.unwrap_err();
+    check_error(&error, ErrorKind::Unreachable, &["no answer"]);
+    assert_ne!(net.redis.cli(&["GET", "lockfast:fence"]), "", "nothing was granted");
+    net.proxy.set(Link::Pass);
+    net.wait_until_free(Duration::from_secs(10)).await;
+    let next = hold(&net.near, NAME, ttl(TTL)).await;
+    assert!(next.check().is_ok());
+}
+
+/// P6, P7: the server lets go and its reply is lost: the lock is free, and a second release on a
+/// new connection changes nothing.
+/// The user sees: `Released`, or `Unknown` with the time after which it is free at the latest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_of_a_release_is_lost() {
+    let net = Net::start().await;
+    let guard = hold(&net.far, NAME, ttl(TTL)).await;
+    net.proxy.set_open(Link::SwallowReplies);
+    let released = bounded(guard.release()).await.unwrap();
+    match released {
+        Released::Unknown { expires_in, ref error } => {
+            check_error(error, ErrorKind::Unreachable, &[]);
+            assert!(expires_in <= TTL);
+        }
+        Released::Released | Released::AlreadyLost(_) => {}
+        Released::StillHeld => panic!("{released:?}"),
+    }
+    let next = hold(&net.near, NAME, ttl(TTL).wait(TTL)).await;
+    net.proxy.set(Link::Pass);
+    // The keeper goes on releasing for the first; that must not hurt the second.
+    wait_for_renewal(&next, TTL).await;
+}
+
+/// P5: an acquisition that is held up on its way arrives after its caller gave up and released on
+/// another connection. It must not take effect.
+/// The user sees: `Unreachable`; the lock stays free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquisition_arrives_after_its_release() {
+    let net = Net::start().await;
+    let options =
+        ttl(Duration::from_secs(60)).request_timeout(Duration::from_millis(500)).retries(0);
+    net.proxy.set_open(Link::HoldRequests);
+    let connections = net.proxy.accepted();
+    let mutex = net.far.mutex(NAME).unwrap().with(options).unwrap();
+    let error = bounded(mutex.acquire()).await.unwrap_err();
+    check_error(&error, ErrorKind::Unreachable, &[]);
+    let before = net.scripts_run();
+    eventually("the release came another way", Duration::from_secs(15), async || {
+        net.proxy.accepted() > connections && net.scripts_run() > before
+    })
+    .await;
+    let before = net.scripts_run();
+    net.proxy.set_open(Link::Pass);
+    eventually("the late request arrived", Duration::from_secs(5), async || {
+        net.scripts_run() > before
+    })
+    .await;
+    net.wait_until_free(Duration::from_secs(2)).await;
+    let next = hold(&net.near, NAME, ttl(TTL)).await;
+    wait_for_renewal(&next, TTL).await;
+}
+
+/// P2, P5: a server that answers only after the lease would have ended grants nothing that is
+/// used: there is no guard past its deadline, and the late grant is undone.
+/// The user sees: `Unreachable` or `TooLate`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_pause() {
+    let net = Net::start().await;
+    let mutex = net.far.mutex(NAME).unwrap().with(ttl(Duration::from_secs(1))).unwrap();
+    net.redis.cli(&["CLIENT", "PAUSE", "2500", "WRITE"]);
+    match bounded(mutex.try_acquire()).await {
+        Err(error) => {
+            let expected = [ErrorKind::Unreachable, ErrorKind::TooLate];
+            assert!(expected.contains(&error.kind()), "{error:?}");
+        }
+        Ok(Attempt::Granted(guard)) => panic!("granted while it slept: {guard:?}"),
+        Ok(Attempt::Taken(refusal)) => panic!("taken: {refusal}"),
+    }
+    net.redis.cli(&["CLIENT", "UNPAUSE"]);
+    let next = hold(&net.near, NAME, ttl(TTL).wait(Duration::from_secs(5))).await;
+    wait_for_renewal(&next, TTL).await;
+    assert!(matches!(next.release().await.unwrap(), Released::Released));
+    assert_eq!(net.value(), "");
+}
+
+/// P2: whatever the way does to requests and replies, the holder never believes in its lease for
+/// longer than the server keeps it.
+/// The user sees: a guard that is good, or `TooLate` or `Unreachable`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_deadline_is_before_the_end_in_the_server() {
+    let net = Net::start().await;
+    let check = |guard: &Guard| {
+        let (asked, remaining) = (Moment::now(), guard.remaining());
+        let kept: i64 = net.redis.cli(&["PTTL", NAME]).parse().unwrap();
+        // Both shrink alike, and a renewal in between would only have made the server's longer;
+        // what redis-cli took is added, as the server answered before now.
+        let believed = remaining.saturating_sub(Moment::now().since(asked));
+        let kept = Duration::from_millis(kept.try_into().unwrap_or(0));
+        assert!(believed <= kept, "believes in {believed:?}, the server keeps it for {kept:?}");
+    };
+    for delay in [0, 50, 150] {
+        net.proxy.set(Link::Delay(Duration::from_millis(delay)));
+        let guard = hold(&net.far, NAME, ttl(TTL)).await;
+        check(&guard);
+        for _ in 0..2 {
+            wait_for_renewal(&guard, TTL).await;
+            check(&guard);
+        }
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    }
+    // A request that was answered only after its lease would have ended.
+    net.proxy.set(Link::Pass);
+    net.redis.cli(&["CLIENT", "PAUSE", "2000", "WRITE"]);
+    let options = ttl(Duration::from_secs(1)).wait(Duration::from_secs(8)).retries(0);
+    let mutex = net.far.mutex(NAME).unwrap().with(options).unwrap();
+    match bounded(mutex.acquire()).await {
+        Ok(guard) => check(&guard),
+        Err(error) => {
+            let expected = [ErrorKind::TooLate, ErrorKind::Unreachable];
+            assert!(expected.contains(&error.kind()), "{error:?}");
+        }
+    }
+    net.wait_until_free(Duration::from_secs(3)).await;
+}
+
+/// P1, P3: a lease outlives a pause of the server that is shorter than it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_outlives_a_short_client_pause() {
+    let net = Net::start().await;
+    let guard = hold(&net.far, NAME, ttl(TTL * 2)).await;
+    net.redis.cli(&["CLIENT", "PAUSE", "2500", "ALL"]);
+    wait_for_renewal(&guard, TTL * 2).await;
+    wait_for_renewal(&guard, TTL * 2).await;
+    refusal(&net.near, NAME).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+}
+
+/// P3, P9: a server that is stopped beyond the ttl: the holder is told by its own clock. When the
+/// server goes on, it may find a renewal that was sent in time; after that lease the lock is free.
+/// The user sees: the loss `Expired`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_stopped() {
+    let net = Net::start().await;
+    let guard = hold(&net.far, NAME, ttl(TTL)).await;
+    net.redis.pause();
+    let cause = loss(&guard, TTL + SLACK).await;
+    assert!(matches!(cause, LossCause::Expired { .. }), "{cause:?}");
+    let late = Moment::now().since(guard.deadline());
+    assert!(late < Duration::from_millis(200), "{late:?}");
+    net.redis.resume();
+    let next = hold(&net.near, NAME, ttl(TTL).wait(TTL + SLACK * 2)).await;
+    assert!(next.fence().get() > guard.fence().get());
+    assert!(matches!(guard.release().await.unwrap(), Released::AlreadyLost(_)));
+    wait_for_renewal(&next, TTL).await;
+}

@@ -1,0 +1,343 @@
+//! A real redis-server on a free port of loopback, in a directory of its own.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use lockfast_conformance::fault::child::Child;
+use tempfile::TempDir;
+
+use super::certificate::{Authority, Pair};
+use super::clock::Clock;
+use super::port::Port;
+use super::{program, wait_until};
+
+/// A server answers within this, also on a busy machine.
+const START_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// How a server is to be.
+#[derive(Default)]
+pub struct Setup {
+    lines: Vec<String>,
+    password: Option<String>,
+    user: Option<(String, String)>,
+    unix_socket: bool,
+    clock: bool,
+    tls: Option<Tls>,
+    sentinel: bool,
+}
+
+struct Tls {
+    authority: PathBuf,
+    server: Pair,
+    client: Pair,
+    asks_clients: bool,
+}
+
+impl Setup {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Any line of redis.conf.
+    pub fn line(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// Clients must give this password.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.line(format!("requirepass \"{password}\""))
+    }
+
+    /// A user with these rights, as which redis-cli and [`Redis::url`] go in.
+    pub fn user(mut self, name: &str, password: &str, rights: &str) -> Self {
+        self.user = Some((name.to_owned(), password.to_owned()));
+        self.line(format!("user {name} on \">{password}\" {rights}"))
+    }
+
+    /// Every write is on disk before it is answered.
+    pub fn append_always(self) -> Self {
+        self.line("appendonly yes").line("appendfsync always")
+    }
+
+    /// At most so many bytes, and what goes when there are more.
+    pub fn memory_max(self, bytes: u64, policy: &str) -> Self {
+        self.line(format!("maxmemory {bytes}")).line(format!("maxmemory-policy {policy}"))
+    }
+
+    /// A copy of another server.
+    pub fn replica_of(self, master: &Redis) -> Self {
+        self.line(format!("replicaof 127.0.0.1 {}", master.port()))
+            .line("repl-diskless-sync-delay 0")
+    }
+
+    /// Also on a Unix socket.
+    pub fn unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// With a wall clock that can be stepped.
+    pub fn clock(mut self) -> Self {
+        self.clock = true;
+        self
+    }
+
+    /// With TLS only; `asks_clients` wants a certificate of every client too.
+    pub fn tls(mut self, authority: &Authority, server: Pair, asks_clients: bool) -> Self {
+        self.tls = Some(Tls {
+            authority: authority.certificate().to_owned(),
+            server,
+            client: authority.sign_client(),
+            asks_clients,
+        });
+        self
+    }
+
+    /// As a sentinel.
+    pub fn sentinel(mut self) -> Self {
+        self.sentinel = true;
+        self
+    }
+
+    /// Starts it and waits until it answers.
+    pub fn start(self) -> Redis {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("data")).unwrap();
+        let clock = self.clock.then(|| Clock::new(directory.path()));
+        let mut redis = Redis { setup: self, port: Port::take(), directory, clock, child: None };
+        redis.launch();
+        redis
+    }
+}
+
+/// A running server. Dropping it kills it and removes its directory.
+pub struct Redis {
+    setup: Setup,
+    port: Port,
+    directory: TempDir,
+    clock: Option<Clock>,
+    child: Option<Child>,
+}
+
+impl Redis {
+    /// A server that forgets everything when it ends.
+    pub fn start() -> Self {
+        Setup::new().start()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port()))
+    }
+
+    /// Where it keeps what it saves.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    pub fn unix_socket(&self) -> PathBuf {
+        self.directory.path().join("redis.sock")
+    }
+
+    /// Its clock, if it was set up with one.
+    pub fn clock(&self) -> &Clock {
+        self.clock.as_ref().expect("Setup::clock was not asked for")
+    }
+
+    /// The URL by which Lockfast connects, with the password if there is one.
+    pub fn url(&self) -> String {
+        self.url_at(self.address())
+    }
+
+    /// The same by way of a proxy.
+    pub fn url_at(&self, address: SocketAddr) -> String {
+        let who = match (&self.setup.user, &self.setup.password) {
+            (Some((user, password)), _) => format!("{}:{}@", encode(user), encode(password)),
+            (None, Some(password)) => format!(":{}@", encode(password)),
+            (None, None) => String::new(),
+        };
+        match &self.setup.tls {
+            None => format!("redis://{who}{address}"),
+            Some(tls) => format!("rediss://{who}{address}?ca={}", tls.authority.display()),
+        }
+    }
+
+    /// Kills it (SIGKILL) and waits for its end.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+        }
+    }
+
+    /// Kills it and starts it again on the same port with what it had saved.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.launch();
+    }
+
+    /// Kills it and starts it again on the same port with nothing.
+    pub fn restart_empty(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.data()).unwrap();
+        std::fs::create_dir(self.data()).unwrap();
+        self.restart();
+    }
+
+    /// Saves so many keys beside what it has, kills it and starts it again so that it loads each
+    /// of them for a millisecond; returns while it is loading.
+    pub fn restart_loading(&mut self, keys: usize) {
+        let fill = "for i = 1, ARGV[1] do redis.call('SET', 'filler:' .. i, ('x'):rep(1000)) end";
+        self.cli(&["EVAL", fill, "0", &keys.to_string()]);
+        self.cli(&["SAVE"]);
+        self.kill();
+        let slow = ["key-load-delay 1000", "loading-process-events-interval-bytes 1024"];
+        self.setup.lines.extend(slow.map(str::to_owned));
+        self.spawn();
+        wait_until("the server is loading", START_TIME_MAX, || {
+            self.try_cli(&["PING"]).1.contains("LOADING")
+        });
+    }
+
+    /// Stops it (SIGSTOP): it accepts connections and answers nothing.
+    pub fn pause(&self) {
+        self.child.as_ref().expect("it runs").stop().unwrap();
+    }
+
+    /// Lets it continue (SIGCONT).
+    pub fn resume(&self) {
+        self.child.as_ref().expect("it runs").resume().unwrap();
+    }
+
+    /// What redis-cli prints for a command that must succeed.
+    pub fn cli(&self, arguments: &[&str]) -> String {
+        let (succeeded, said) = self.try_cli(arguments);
+        assert!(succeeded, "redis-cli {arguments:?} failed: {said}");
+        said
+    }
+
+    /// Whether a command succeeded, and what redis-cli printed.
+    pub fn try_cli(&self, arguments: &[&str]) -> (bool, String) {
+        let output = program::run(self.cli_command().args(arguments));
+        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+        said.push_str(&String::from_utf8_lossy(&output.stderr));
+        (output.status.success(), said.trim().to_owned())
+    }
+
+    /// A redis-cli of its own for a command that takes long; it is killed when dropped.
+    pub fn spawn_cli(&self, arguments: &[&str]) -> Child {
+        Child::spawn(self.cli_command().args(arguments).stderr(Stdio::null())).unwrap()
+    }
+
+    fn cli_command(&self) -> Command {
+        let mut command = Command::new(program::find("redis-cli"));
+        command.args(["-e", "-h", "127.0.0.1", "-p", &self.port().to_string()]);
+        if let Some((user, password)) = &self.setup.user {
+            command.args(["--user", user]).env("REDISCLI_AUTH", password);
+        } else if let Some(password) = &self.setup.password {
+            command.env("REDISCLI_AUTH", password);
+        }
+        if let Some(tls) = &self.setup.tls {
+            // What is wrong with the server's certificate is for the tests, not for redis-cli.
+            command.args(["--tls", "--insecure", "--cacert"]).arg(&tls.authority);
+            command.arg("--cert").arg(&tls.client.certificate);
+            command.arg("--key").arg(&tls.client.key);
+        }
+        command
+    }
+
+    /// A number from INFO, as it is named there.
+    pub fn info(&self, field: &str) -> String {
+        let all = self.cli(&["INFO", "everything"]);
+        let value = all.lines().find_map(|line| line.trim().strip_prefix(field)?.strip_prefix(':'));
+        value.unwrap_or_else(|| panic!("INFO has no {field}")).to_owned()
+    }
+
+    /// Starts it on its port and waits until it answers, itself and nobody else, and has loaded.
+    fn launch(&mut self) {
+        self.spawn();
+        let pid = self.child.as_ref().expect("just started").pid();
+        wait_until("the server answers", START_TIME_MAX, || {
+            assert!(!has_ended(pid), "redis-server ended: {}", self.log());
+            let said = self.try_cli(&["INFO"]).1;
+            said.contains(&format!("process_id:{pid}\r")) && !said.contains("loading:1")
+        });
+    }
+
+    fn spawn(&mut self) {
+        let path = self.directory.path().join("redis.conf");
+        std::fs::write(&path, self.configuration()).unwrap();
+        let mut command = Command::new(program::find("redis-server"));
+        command.arg(&path).current_dir(self.directory.path()).stderr(Stdio::null());
+        if self.setup.sentinel {
+            command.arg("--sentinel");
+        }
+        if let Some(clock) = &self.clock {
+            clock.preload(&mut command);
+        }
+        self.child = Some(Child::spawn(&mut command).unwrap());
+    }
+
+    fn configuration(&self) -> String {
+        let directory = self.directory.path().display();
+        let mut text = format!("bind 127.0.0.1\ndir {directory}/data\nlogfile {directory}/log\n");
+        if !self.setup.sentinel {
+            text.push_str("save \"\"\nappendonly no\nenable-debug-command yes\n");
+        }
+        match &self.setup.tls {
+            None => writeln!(text, "port {}", self.port()).unwrap(),
+            Some(tls) => {
+                let asks = if tls.asks_clients { "yes" } else { "no" };
+                writeln!(
+                    text,
+                    "port 0\ntls-port {}\ntls-auth-clients {asks}\ntls-cert-file {}\n\
+                     tls-key-file {}\ntls-ca-cert-file {}",
+                    self.port(),
+                    tls.server.certificate.display(),
+                    tls.server.key.display(),
+                    tls.authority.display()
+                )
+                .unwrap();
+            }
+        }
+        if self.setup.unix_socket {
+            writeln!(text, "unixsocket {directory}/redis.sock").unwrap();
+        }
+        for line in &self.setup.lines {
+            writeln!(text, "{line}").unwrap();
+        }
+        text
+    }
+
+    fn log(&self) -> String {
+        let said = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+        let tail: Vec<&str> = said.lines().rev().take(5).collect();
+        tail.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    }
+}
+
+/// Whether a child that nobody has waited for has ended.
+fn has_ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+}
+
+/// Percent-encodes every byte that could mean something in a URL.
+pub fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() {
+            encoded.push(char::from(byte));
+        } else {
+            write!(encoded, "%{byte:02X}").unwrap();
+        }
+    }
+    encoded
+}

@@ -1,0 +1,444 @@
+//! What is special about this store: what it keeps in Redis and how much, how many commands it
+//! takes, and what it makes of pushes, replicas and rights.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "a panic is how a test fails, and the kit is shared"
+)]
+
+mod kit;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kit::{Redis, Setup, bounded, check_error, connect, eventually, hold, try_connect, ttl};
+use lockfast::{ErrorKind, Locker, Mode, Moment, Options};
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, HolderId, Label,
+    LockName, LossReporter, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
+    Wait,
+};
+use tokio::runtime::{Handle, Runtime};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A connection without the lease engine, so that only what the test asks for is asked for.
+#[derive(Clone)]
+struct Direct {
+    backend: Arc<dyn Backend>,
+    client: ClientId,
+}
+
+impl Direct {
+    async fn connect(url: &str) -> Self {
+        Self::connect_on(url, Handle::current()).await
+    }
+
+    async fn connect_on(url: &str, runtime: Handle) -> Self {
+        let client = ClientId::random().unwrap();
+        let context = ConnectContext {
+            runtime,
+            client,
+            label: Label::of_this_process(),
+            losses: LossReporter::new(|_, _| {}),
+        };
+        let address = Address::parse(url).unwrap();
+        let backend = bounded(lockfast_backend_redis::connect(address, context)).await.unwrap();
+        Self { backend, client }
+    }
+
+    fn request(&self, name: &str, wait: Wait) -> AcquireRequest {
+        AcquireRequest {
+            name: LockName::new(name).unwrap(),
+            mode: Mode::Exclusive,
+            holder: HolderId::random(self.client).unwrap(),
+            ttl: LONG,
+            lock_delay: Duration::ZERO,
+            wait,
+            detached: false,
+            floor: None,
+        }
+    }
+
+    async fn take(&self, request: AcquireRequest) -> HolderId {
+        let holder = request.holder;
+        match bounded(self.backend.acquire(request)).await.unwrap() {
+            AcquireOutcome::Granted(_) => holder,
+            AcquireOutcome::Taken(refusal) => panic!("not granted: {refusal}"),
+        }
+    }
+
+    async fn give(&self, name: &str, holder: HolderId) -> ReleaseOutcome {
+        let name = LockName::new(name).unwrap();
+        bounded(self.backend.release(ReleaseRequest { name, holder })).await.unwrap()
+    }
+
+    async fn waiting(&self, name: &str) -> usize {
+        let query = Query::Name(LockName::new(name).unwrap());
+        bounded(self.backend.inspect(query)).await.unwrap()[0].waiting
+    }
+
+    /// Begins to wait, and returns when the server knows.
+    async fn queue(&self, name: &str) -> tokio::task::JoinHandle<(HolderId, Moment)> {
+        let before = self.waiting(name).await;
+        let (direct, request) = (self.clone(), self.request(name, Wait::Forever));
+        let task = tokio::spawn(async move { (direct.take(request).await, Moment::now()) });
+        eventually("it waits", LONG, async || self.waiting(name).await == before + 1).await;
+        task
+    }
+}
+
+/// How often the server ran a command.
+fn calls(redis: &Redis, command: &str) -> u64 {
+    let stats = redis.cli(&["INFO", "commandstats"]);
+    let mark = format!("cmdstat_{command}:calls=");
+    let count = stats.lines().find_map(|line| line.strip_prefix(mark.as_str()));
+    count.and_then(|count| count.split(',').next()).map_or(0, |count| count.parse().unwrap())
+}
+
+/// A held lock is one plain string under its own name, and nothing else is stored for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_lock_is_one_small_key() {
+    const LOCKS: usize = 5_000;
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    direct.take(direct.request("first", Wait::No)).await;
+    let before: usize = redis.info("used_memory").parse().unwrap();
+    let keys: usize = redis.cli(&["DBSIZE"]).parse().unwrap();
+    assert_eq!(keys, 3, "the lock, the fence and this client: {}", redis.cli(&["KEYS", "*"]));
+    for lock in 0..LOCKS {
+        let request = direct.request(&format!("bench-lock-{lock:05}"), Wait::No);
+        direct.take(request).await;
+    }
+    assert_eq!(redis.cli(&["DBSIZE"]).parse::<usize>().unwrap(), keys + LOCKS);
+    assert_eq!(redis.cli(&["OBJECT", "ENCODING", "bench-lock-00007"]), "embstr");
+    let after: usize = redis.info("used_memory").parse().unwrap();
+    let each = (after - before) / LOCKS;
+    assert!(each <= 190, "{each} bytes a lock");
+    let value = redis.cli(&["GET", "bench-lock-00007"]);
+    let (holder, fence) = value.split_once('.').unwrap();
+    assert_eq!(holder.len(), 22, "{value}");
+    assert!(fence.parse::<u64>().is_ok(), "{value}");
+}
+
+/// Nothing is left when everybody has gone, but for the fence and the client.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left() {
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    for mode in [Mode::Exclusive, Mode::Shared, Mode::permit(2).unwrap()] {
+        let request = AcquireRequest { mode, ..direct.request("a", Wait::No) };
+        let holder = direct.take(request).await;
+        let first = direct.take(direct.request("a-other", Wait::No)).await;
+        let waiter = direct.queue("a-other").await;
+        direct.give("a-other", first).await;
+        let (second, _) = bounded(waiter).await.unwrap();
+        direct.give("a-other", second).await;
+        direct.give("a", holder).await;
+        let keys = redis.cli(&["KEYS", "*"]);
+        // That somebody waited is remembered for a while, once for all locks.
+        let mut keys: Vec<&str> = keys.lines().filter(|key| *key != "lockfast:crowd").collect();
+        keys.sort_unstable();
+        assert_eq!(keys.len(), 2, "{mode}: {keys:?}");
+        assert!(keys[0].starts_with("lockfast:client:"), "{keys:?}");
+        assert_eq!(keys[1], "lockfast:fence");
+    }
+}
+
+/// A free lock takes two commands: one script to take it, one to give it back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cycle_is_two_commands() {
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    let before: u64 = redis.info("total_commands_processed").parse().unwrap();
+    for _ in 0..50 {
+        let holder = direct.take(direct.request("a", Wait::No)).await;
+        direct.give("a", holder).await;
+    }
+    let scripts = calls(&redis, "evalsha");
+    // One script registered the connection.
+    assert_eq!(scripts, 101);
+    let after: u64 = redis.info("total_commands_processed").parse().unwrap();
+    // What the scripts call counts too; nothing blocks the connection or polls.
+    assert!(after - before < 50 * 12, "{} commands", after - before);
+    for command in ["blpop", "wait", "subscribe"] {
+        assert!(calls(&redis, command) <= u64::from(command == "subscribe"), "{command}");
+    }
+}
+
+/// What many tasks ask at once shares round trips.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_tasks_share_round_trips() {
+    const TASKS: usize = 64;
+    const CYCLES: u64 = 50;
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let direct = direct.clone();
+            tokio::spawn(async move {
+                let name = format!("lock-{task}");
+                for _ in 0..CYCLES {
+                    let holder = direct.take(direct.request(&name, Wait::No)).await;
+                    assert_eq!(direct.give(&name, holder).await, ReleaseOutcome::Released);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        bounded(task).await.unwrap();
+    }
+    let scripts = calls(&redis, "evalsha");
+    let alone = 2 * TASKS as u64 * CYCLES;
+    assert!(scripts < alone / 3, "{scripts} calls for what would be {alone} one by one");
+}
+
+/// Ten thousand leases are renewed in few round trips.
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_share_round_trips() {
+    const LEASES: usize = 10_000;
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    let mut batch = Vec::new();
+    for some in 0..LEASES / 100 {
+        let requests = (0..100).map(|at| direct.request(&format!("l-{some}-{at}"), Wait::No));
+        let tasks: Vec<_> = requests
+            .map(|request| {
+                let direct = direct.clone();
+                tokio::spawn(async move { (request.name.clone(), direct.take(request).await) })
+            })
+            .collect();
+        for task in tasks {
+            let (name, holder) = bounded(task).await.unwrap();
+            batch.push(RenewRequest { name, holder, ttl: LONG, lock_delay: Duration::ZERO });
+        }
+    }
+    let before = calls(&redis, "evalsha");
+    let outcomes = bounded(direct.backend.renew(batch)).await.unwrap();
+    assert_eq!(outcomes.len(), LEASES);
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, RenewOutcome::Renewed)));
+    let trips = calls(&redis, "evalsha") - before;
+    assert!(trips <= 100, "{trips} round trips");
+}
+
+/// A hand-over takes two script calls, one for each side.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hand_over_is_two_commands() {
+    const WAITERS: usize = 20;
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    let mut holder = direct.take(direct.request("a", Wait::No)).await;
+    let mut waiters = Vec::new();
+    for _ in 0..WAITERS {
+        waiters.push(direct.queue("a").await);
+    }
+    let before = calls(&redis, "evalsha");
+    for waiter in waiters {
+        assert_eq!(direct.give("a", holder).await, ReleaseOutcome::Released);
+        (holder, _) = bounded(waiter).await.unwrap();
+    }
+    let scripts = calls(&redis, "evalsha") - before;
+    // They had asked before; a slow poll may come on top.
+    assert!(scripts <= WAITERS as u64 + 3, "{scripts} calls for {WAITERS} hand-overs");
+}
+
+/// A waiter that nothing happens to sends next to nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_waiter_is_quiet() {
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    direct.take(direct.request("a", Wait::No)).await;
+    let waiters = [direct.queue("a").await, direct.queue("a").await];
+    let before = calls(&redis, "evalsha");
+    let watched = Duration::from_secs(11);
+    tokio::time::sleep(watched).await;
+    let scripts = calls(&redis, "evalsha") - before;
+    assert!(scripts <= 4, "two waiters sent {scripts} commands in {watched:?}");
+    waiters.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// P9: a waiter whose process hangs delays those behind it by the offer's two seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_hangs_is_passed_over() {
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    let keeper = Runtime::new().unwrap();
+    let hanging =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let stuck = Direct::connect_on(&redis.url(), hanging.handle().clone()).await;
+    let last = Direct::connect_on(&redis.url(), keeper.handle().clone()).await;
+    let holder = direct.take(direct.request("a", Wait::No)).await;
+    let lost = stuck.queue("a").await;
+    let next = last.queue("a").await;
+    // The server still sees its connection, but nobody reads it.
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    hanging.spawn(async move { stopped.recv() });
+    let start = Moment::now();
+    direct.give("a", holder).await;
+    let (_, granted) = bounded(next).await.unwrap();
+    let took = granted.since(start);
+    assert!(took >= Duration::from_millis(1_900), "the offer was not kept: {took:?}");
+    assert!(took <= Duration::from_secs(3), "delayed by {took:?}");
+    drop(stop);
+    lost.abort();
+    hanging.shutdown_background();
+    keeper.shutdown_background();
+}
+
+/// A waiter that only listens does not go deaf when the server was away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_outlives_a_restart() {
+    let mut redis = Setup::new().append_always().start();
+    let direct = Direct::connect(&redis.url()).await;
+    let other = Direct::connect(&redis.url()).await;
+    let holder = direct.take(direct.request("a", Wait::No)).await;
+    let waiter = other.queue("a").await;
+    redis.restart();
+    eventually("the server is back", LONG, async || {
+        let name = LockName::new("a").unwrap();
+        let release = ReleaseRequest { name, holder };
+        direct.backend.release(release).await.is_ok()
+    })
+    .await;
+    let start = Moment::now();
+    let (_, granted) = bounded(waiter).await.unwrap();
+    assert!(granted.since(start) < Duration::from_secs(6), "{:?}", granted.since(start));
+}
+
+/// A server that takes its time is waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_answer_is_waited_for() {
+    let redis = Redis::start();
+    let locker = connect(&redis.url()).await;
+    redis.cli(&["CLIENT", "PAUSE", "900", "ALL"]);
+    let start = Moment::now();
+    let guard = hold(&locker, "a", ttl(LONG)).await;
+    assert!(Moment::now().since(start) >= Duration::from_millis(500));
+    assert!(guard.check().is_ok());
+}
+
+/// A release whose caller does not wait for it is sent all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_nobody_waits_for() {
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    let holder = direct.take(direct.request("a", Wait::No)).await;
+    let name = LockName::new("a").unwrap();
+    {
+        let mut release = direct.backend.release(ReleaseRequest { name, holder });
+        let waker = std::task::Waker::noop();
+        let _ = release.as_mut().poll(&mut std::task::Context::from_waker(waker));
+    }
+    eventually("it is free", LONG, async || redis.cli(&["EXISTS", "a"]) == "0").await;
+}
+
+/// Names that would collide with the store's own keys are refused, and prefixes keep apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_and_prefixes() {
+    let redis = Redis::start();
+    let plain = connect(&redis.url()).await;
+    let prefixed = connect(&format!("{}?prefix=app:", redis.url())).await;
+    let error = plain.mutex("lockfast:fence").unwrap().acquire().await.unwrap_err();
+    check_error(&error, ErrorKind::InvalidName, &["lockfast:", "own"]);
+    let one = hold(&plain, "a", ttl(LONG)).await;
+    let two = hold(&prefixed, "a", ttl(LONG)).await;
+    let three = hold(&plain, "app:b", ttl(LONG)).await;
+    assert_eq!(redis.cli(&["EXISTS", "a", "app:a", "app:b"]), "3");
+    let listed = |views: Vec<lockfast::LockView>| {
+        views.iter().map(|view| view.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(plain.list("", None, 10).await.unwrap()), ["a", "app:a", "app:b"]);
+    assert_eq!(listed(prefixed.list("", None, 10).await.unwrap()), ["a", "b"]);
+    drop((one, two, three));
+}
+
+/// A listing shows locks and nothing else, however many other keys there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_among_other_keys() {
+    let redis = Redis::start();
+    let locker = connect(&redis.url()).await;
+    redis.cli(&["DEBUG", "POPULATE", "3000", "cache", "30"]);
+    redis.cli(&["SET", "a*b", "not a lock"]);
+    let mut guards = Vec::new();
+    for name in ["a*c", "ab", "a", "b", "cache:7x"] {
+        guards.push(hold(&locker, name, ttl(LONG)).await);
+    }
+    let names = |views: Vec<lockfast::LockView>| {
+        views.iter().map(|view| view.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(locker.list("a", None, 10).await.unwrap()), ["a", "a*c", "ab"]);
+    assert_eq!(names(locker.list("a*", None, 10).await.unwrap()), ["a*c"]);
+    assert_eq!(names(locker.list("", None, 2).await.unwrap()), ["a", "a*c"]);
+    let after = LockName::new("a*c").unwrap();
+    assert_eq!(names(locker.list("", Some(&after), 2).await.unwrap()), ["ab", "b"]);
+}
+
+/// With `min_replicas`, a grant that replicas do not have is undone and refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_needs_its_replicas() {
+    let redis = Redis::start();
+    let url = format!("{}?min_replicas=1", redis.url());
+    let locker = connect(&url).await;
+    let options = ttl(LONG).retries(0);
+    let error = kit::failure(&locker, "a", options.clone()).await;
+    check_error(&error, ErrorKind::Unreachable, &["0 of 1 replicas"]);
+    eventually("it is undone", LONG, async || redis.cli(&["EXISTS", "a"]) == "0").await;
+
+    let replica = Setup::new().replica_of(&redis).start();
+    kit::topology::wait_for_sync(&redis, &replica);
+    let guard = hold(&locker, "a", options).await;
+    assert_eq!(replica.cli(&["EXISTS", "a"]), "1");
+    // A hand-over is confirmed too before it counts.
+    let waiting = locker.mutex("a").unwrap().with(Options::default().ttl(LONG)).unwrap();
+    let waiter = tokio::spawn(async move { waiting.acquire().await });
+    eventually("it waits", LONG, async || waiting_for(&locker, "a").await == 1).await;
+    guard.release().await.unwrap();
+    let next = bounded(waiter).await.unwrap().unwrap();
+    assert!(next.check().is_ok());
+}
+
+async fn waiting_for(locker: &Locker, name: &str) -> usize {
+    locker.inspect(&LockName::new(name).unwrap()).await.unwrap().waiting
+}
+
+/// A new server grants nothing for `max_ttl` with the quarantine, and then all goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quarantine_ends() {
+    let redis = Redis::start();
+    let url = format!("{}?on_data_loss=quarantine&max_ttl=1s", redis.url());
+    let start = Moment::now();
+    let locker = try_connect(&url).await.unwrap();
+    let short = Options::default().ttl(Duration::from_millis(600)).retries(0);
+    let error = kit::failure(&locker, "a", short.clone().no_wait()).await;
+    check_error(&error, ErrorKind::Unreachable, &["may have lost data"]);
+    let mutex = locker.mutex("a").unwrap().with(short.clone()).unwrap();
+    let guard = bounded(mutex.acquire()).await.unwrap();
+    let took = Moment::now().since(start);
+    assert!(took >= Duration::from_millis(950), "granted after {took:?}");
+    guard.release().await.unwrap();
+    let other = format!("{}?on_data_loss=quarantine&max_ttl=2s", redis.url());
+    let other = connect(&other).await;
+    let error = kit::failure(&other, "a", short.no_wait()).await;
+    check_error(&error, ErrorKind::InvalidConfig, &["agree on max_ttl", "1000 ms"]);
+}
+
+/// No message, listing or debug output shows a password or a holder.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_do_not_show() {
+    let redis = Setup::new().password("hunter2-and-more").start();
+    let locker = connect(&redis.url()).await;
+    let guard = hold(&locker, "a", ttl(LONG)).await;
+    let value = redis.cli(&["GET", "a"]);
+    let holder = value.split('.').next().unwrap();
+    let view = locker.inspect(&LockName::new("a").unwrap()).await.unwrap();
+    let shown = format!("{locker:?} {view:?} {guard:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    assert!(!shown.contains(&holder[8..]), "{shown}");
+    let wrong = redis.url().replace("hunter2", "hunter3");
+    let error = try_connect(&wrong).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Permission);
+    assert!(!format!("{error} {error:?}").contains("hunter"), "{error}");
+}
