@@ -69,6 +69,14 @@ impl Step {
             (program, _) => program.into(),
         };
         let mut command = Command::new(program);
+        // What cargo told us about ourselves is not for others: build scripts that look at it
+        // would run anew, and everything after them.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(&name);
+            }
+        }
         command
             .args(&self.arguments)
             .envs(self.environment.iter().cloned())

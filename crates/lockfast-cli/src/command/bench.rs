@@ -84,12 +84,16 @@ async fn handover(store: &Store, waiters: u32, seconds: u64, output: &Output) ->
     let stop = Arc::new(AtomicBool::new(false));
     // When the lock was let go last: whoever gets it next was waiting since.
     let released_at = Arc::new(AtomicU64::new(0));
-    let mut running = JoinSet::new();
-    let start = Moment::now();
+    // All are there before the first begins, or it would pass the lock to itself.
+    let mut locks = Vec::new();
     for _ in 0..waiters {
         let locker = store.connect(Locker::builder()).await?;
         let options = Options::default().ttl(TTL);
-        let lock = locker.lock(name("handover", 0), Mode::Exclusive)?.with(options)?;
+        locks.push(locker.lock(name("handover", 0), Mode::Exclusive)?.with(options)?);
+    }
+    let mut running = JoinSet::new();
+    let start = Moment::now();
+    for lock in locks {
         let (stop, released_at) = (Arc::clone(&stop), Arc::clone(&released_at));
         running.spawn(async move {
             let mut latencies = Vec::new();

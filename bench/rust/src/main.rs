@@ -1,0 +1,128 @@
+//! What others make of the same Redis server, and what the server itself can do at best.
+//!
+//! ```text
+//! peers cycle PEER PORT TASKS SECONDS             take and give back free locks
+//! peers handover PEER PORT WAITERS HOW SECONDS    pass one lock around; HOW is held or greedy
+//! peers wait PEER PORT WAITERS                    wait for one lock that stays taken
+//! peers hold PEER PORT LOCKS                      hold so many locks
+//! peers renew PORT LEASES ROUNDS                  renew by a script for 100 keys
+//! ```
+//!
+//! Each prints one line of JSON. `wait` and `hold` then stay as they are until their input ends.
+
+mod bare;
+mod contender;
+mod cycle;
+mod handover;
+mod probe;
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use contender::Contender;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        ["cycle", "bare", port, tasks, seconds] => {
+            bare::cycle(number(port)?, number(tasks)?, span(seconds)?)?
+        }
+        ["renew", port, leases, rounds] => {
+            bare::renew(number(port)?, number(leases)?, number(rounds)?)?
+        }
+        ["hold", "bare", port, locks] => bare::hold(number(port)?, number(locks)?)?,
+        // The library as most people run it, and on the runtime that suits one task best.
+        ["cycle", "rslock-current", port, tasks, seconds] => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(run(&["cycle", "rslock", port, tasks, seconds]))?
+        }
+        _ => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(2).enable_all().build()?.block_on(run(&words))?
+        }
+    };
+    println!("{result}");
+    // Connections and threads of libraries need not be ended one by one.
+    std::process::exit(0)
+}
+
+async fn run(words: &[&str]) -> Result<Value> {
+    match *words {
+        ["cycle", peer, port, tasks, seconds] => {
+            let tasks = number(tasks)?;
+            let contenders = Contender::sharing_one_connection(peer, number(port)?, tasks).await?;
+            cycle::measure(contenders, span(seconds)?).await
+        }
+        ["handover", peer, port, waiters, how, seconds] => {
+            let hold = match how {
+                "held" => Some(Duration::from_millis(2)),
+                "greedy" => None,
+                _ => bail!("a lock is passed around held or greedy, not {how}"),
+            };
+            // One has it, so many wait.
+            let count = number::<usize>(waiters)? + 1;
+            let contenders = Contender::each_with_a_connection(peer, number(port)?, count).await?;
+            handover::measure(contenders, hold, span(seconds)?).await
+        }
+        ["wait", peer, port, waiters] => wait(peer, number(port)?, number(waiters)?).await,
+        ["hold", peer, port, locks] => hold(peer, number(port)?, number(locks)?).await,
+        _ => bail!("see the head of main.rs for what can be asked"),
+    }
+}
+
+async fn wait(peer: &str, port: u16, waiters: usize) -> Result<Value> {
+    let mut all = Contender::each_with_a_connection(peer, port, waiters + 1).await?;
+    let mut first = all.pop().context("nobody to hold it")?;
+    first.acquire_for_long().await?;
+    for mut contender in all {
+        tokio::spawn(async move { while !contender.acquire().await.unwrap_or(true) {} });
+    }
+    // Until all have asked and been told to wait.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    stay()?;
+    Ok(json!({}))
+}
+
+async fn hold(peer: &str, port: u16, locks: usize) -> Result<Value> {
+    let mut all = Contender::sharing_one_connection(peer, port, locks).await?;
+    for contender in &mut all {
+        contender.acquire().await?;
+    }
+    stay()?;
+    Ok(json!({}))
+}
+
+/// Says that all is as it was asked for, and keeps it until the input ends.
+fn stay() -> Result<()> {
+    println!("{}", json!({ "ready": true }));
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T> {
+    text.parse().ok().with_context(|| format!("{text:?} is not a number that fits"))
+}
+
+fn span(seconds: &str) -> Result<Duration> {
+    Ok(Duration::from_secs_f64(number(seconds)?))
+}
+
+/// Measured times, sorted.
+struct Latencies(Vec<u64>);
+
+impl Latencies {
+    fn new(mut nanos: Vec<u64>) -> Self {
+        nanos.sort_unstable();
+        Self(nanos)
+    }
+
+    /// In microseconds.
+    fn percentile(&self, percent: usize) -> f64 {
+        let at = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
+        self.0.get(at).map_or(0.0, |nanos| *nanos as f64 / 1000.0)
+    }
+}

@@ -1,0 +1,165 @@
+//! How fast Lockfast is, as ratios to what the machine and other libraries can do, all in one run.
+//! Each part makes one section of `docs/performance.md`, which `--write` puts there.
+
+mod local;
+mod peer;
+mod redis;
+mod sample;
+mod server;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::step::{Step, timed};
+use crate::tree;
+
+const PAGE: &str = "docs/performance.md";
+
+/// A section of the page.
+struct Part {
+    name: &'static str,
+    /// What its marks on the page say.
+    mark: &'static str,
+    run: fn() -> Result<String>,
+}
+
+const PARTS: &[Part] = &[
+    Part { name: "local", mark: "cargo xtask bench", run: local::run },
+    Part { name: "redis", mark: "cargo xtask bench redis", run: redis::run },
+];
+
+/// Measures and prints the tables.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    let is_write = |argument: &&String| argument.as_str() == "--write";
+    let (writes, names): (Vec<_>, Vec<_>) = arguments.iter().partition(is_write);
+    let parts = chosen(&names)?;
+    timed("build", || {
+        Step::cargo(&["build", "--release", "--locked", "-p", "lockfast-cli"]).run()
+    })?;
+    for part in parts {
+        let text = (part.run)()?;
+        println!("\n{text}");
+        if !writes.is_empty() {
+            write_page(part.mark, &text)?;
+        }
+    }
+    Ok(())
+}
+
+fn chosen(names: &[&String]) -> Result<Vec<&'static Part>> {
+    if names.is_empty() {
+        return Ok(PARTS.iter().collect());
+    }
+    let known: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+    let find = |name: &&String| {
+        let found = PARTS.iter().find(|part| part.name == name.as_str());
+        found.with_context(|| format!("bench takes {} and --write, not {name:?}", known.join(", ")))
+    };
+    names.iter().map(find).collect()
+}
+
+/// Acquisitions and releases a second of so many tasks, each with a lock of its own.
+fn cycles(url: &str, tasks: u32, seconds: u32) -> Result<f64> {
+    let (tasks, seconds) = (tasks.to_string(), seconds.to_string());
+    let bench = lockfast(url, &["bench", "cycle", "--tasks", &tasks, "--seconds", &seconds])?;
+    number(&bench, "cycles_per_s")
+}
+
+fn lockfast(url: &str, arguments: &[&str]) -> Result<Value> {
+    lockfast_on(None, url, arguments)
+}
+
+/// Runs the command that was built for release, on this core alone if one is named.
+fn lockfast_on(core: Option<&str>, url: &str, arguments: &[&str]) -> Result<Value> {
+    let path = lockfast_path()?;
+    let path = path.to_string_lossy();
+    let pinned = core.map(|core| ["taskset", "-c", core]);
+    let mut line: Vec<&str> = pinned.iter().flatten().copied().collect();
+    line.extend([&path, "--on", url, "--json"]);
+    line.extend(arguments);
+    read_json(&Step::program(line[0], &line[1..]))
+}
+
+fn lockfast_path() -> Result<PathBuf> {
+    Ok(tree::target()?.join("release/lockfast"))
+}
+
+/// Runs a program that was built for release, which prints JSON.
+fn built(program: &str, arguments: &[&str]) -> Result<Value> {
+    let path = tree::target()?.join("release").join(program);
+    read_json(&Step::program(&path.to_string_lossy(), arguments))
+}
+
+fn read_json(step: &Step) -> Result<Value> {
+    serde_json::from_str(&step.read()?).with_context(|| format!("{step} printed no JSON"))
+}
+
+fn number(value: &Value, name: &str) -> Result<f64> {
+    value[name].as_f64().with_context(|| format!("there is no {name} in {value}"))
+}
+
+fn times(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{ratio:.3} ×") } else { format!("{ratio:.2} ×") }
+}
+
+fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn write_page(mark: &str, text: &str) -> Result<()> {
+    let path = tree::root()?.join(PAGE);
+    let page = std::fs::read_to_string(&path).with_context(|| format!("{PAGE} is not there"))?;
+    std::fs::write(&path, replaced(&page, mark, text)?)?;
+    println!("written to {PAGE}");
+    Ok(())
+}
+
+/// The page with another text between these marks.
+fn replaced(page: &str, mark: &str, text: &str) -> Result<String> {
+    let (begin, end) = (format!("<!-- begin: {mark} -->"), format!("<!-- end: {mark} -->"));
+    let lacks = |what: &str| format!("{PAGE} lacks {what}");
+    let (before, rest) = page.split_once(&begin).with_context(|| lacks(&begin))?;
+    let (_, after) = rest.split_once(&end).with_context(|| lacks(&end))?;
+    if before.contains(&end) {
+        bail!("{PAGE} has {end} before {begin}");
+    }
+    Ok(format!("{before}{begin}\n{text}{end}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, expected) in [(7.0, "7"), (1234.0, "1 234"), (1_234_567.0, "1 234 567")] {
+            assert_eq!(thousands(number), expected);
+        }
+    }
+
+    #[test]
+    fn a_part_that_is_not_there_is_refused() {
+        assert_eq!(chosen(&[]).unwrap().len(), PARTS.len());
+        let error = chosen(&[&"rediss".to_owned()]).map(|_| ()).unwrap_err().to_string();
+        assert!(PARTS.iter().all(|part| error.contains(part.name)), "{error}");
+    }
+
+    #[test]
+    fn only_what_is_between_the_marks_is_replaced() {
+        let page = "a\n<!-- begin: x -->\nold\n<!-- end: x -->\nb";
+        let expected = "a\n<!-- begin: x -->\nnew\n<!-- end: x -->\nb";
+        assert_eq!(replaced(page, "x", "new\n").unwrap(), expected);
+        assert!(replaced(page, "y", "new\n").is_err());
+        assert!(replaced("<!-- end: x --><!-- begin: x --><!-- end: x -->", "x", "").is_err());
+    }
+}
