@@ -76,7 +76,7 @@ impl Locker {
     /// # Errors
     /// As [`Locker::lock`].
     pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
-        self.lock(name, Mode::Exclusive).map(Mutex::new)
+        self.lock(name, Mode::Exclusive)
     }
 
     /// A lock that many readers or one writer have at a time.
@@ -92,7 +92,7 @@ impl Locker {
     /// # Errors
     /// As [`Locker::lock`], and [`ErrorKind::InvalidConfig`] for no permits.
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Result<Semaphore> {
-        self.lock(name, Mode::permit(permits)?).map(Semaphore::new)
+        self.lock(name, Mode::permit(permits)?)
     }
 
     /// Who has this lock.

@@ -9,12 +9,14 @@
 
 mod lock;
 mod multi_lock;
-mod mutex;
 mod rwlock;
-mod semaphore;
 
 pub use lock::{Attempt, DetachedLease, Lock};
 pub use multi_lock::{MultiGuard, MultiLock};
-pub use mutex::Mutex;
 pub use rwlock::RwLock;
-pub use semaphore::Semaphore;
+
+/// A lock that one holder has at a time.
+pub type Mutex = Lock;
+
+/// A lock that up to N holders have at a time; a holder has one permit.
+pub type Semaphore = Lock;
