@@ -44,12 +44,12 @@ impl Address {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let Some((key, value)) = pair.split_once('=') else {
                 return Err(invalid(format!(
-                    "option {} has no value; write name=value",
-                    quote(pair)
+                    "{} has no value; write name=value, and %3F for a question mark that is none",
+                    shown_option(pair)
                 )));
             };
             if options.iter().any(|(known, _)| known == key) {
-                return Err(invalid(format!("option {} is given twice", quote(key))));
+                return Err(invalid(format!("{} is given twice", shown_option(key))));
             }
             options.push((key.to_owned(), percent_decode(value)?));
         }
@@ -85,7 +85,18 @@ impl Address {
             [] => "it has none".to_owned(),
             _ => format!("it knows {}", known.join(", ")),
         };
-        Err(invalid(format!("{}: has no option {}; {known}", self.scheme, quote(unknown))))
+        Err(invalid(format!("{}: has no {}; {known}", self.scheme, shown_option(unknown))))
+    }
+}
+
+/// Names an option, unless it cannot be one: then it may be the rest of a password with a
+/// question mark in it.
+fn shown_option(name: &str) -> String {
+    let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    if is_name {
+        format!("option {}", quote(name))
+    } else {
+        "what follows the question mark".into()
     }
 }
 
@@ -148,9 +159,18 @@ mod tests {
 
     #[test]
     fn bad_addresses_are_refused_without_their_secrets() {
-        for url in
-            ["", "redis//x:secret@h", "UP:x", "x?y", "e:?a", "e:?a=1&a=2", "e:?a=%zz", "e:\n"]
-        {
+        for url in [
+            "",
+            "redis//x:secret@h",
+            "r://u:a?secret@h",
+            "r://u:a?secret@h&secret@h=1",
+            "UP:x",
+            "x?y",
+            "e:?a",
+            "e:?a=1&a=2",
+            "e:?a=%zz",
+            "e:\n",
+        ] {
             let error = Address::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{url}");
             assert!(!error.to_string().contains("secret"));
