@@ -65,8 +65,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Prolongs leases; the answers are in the order of the batch.
     ///
-    /// To be correct: never creates, never changes a fence, and one lost lease does not disturb
-    /// the others.
+    /// To be correct: never creates, never changes a fence, and one lease that is lost or that
+    /// nobody answers for does not disturb the others.
     fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>>;
 
     /// Gives back what the holder has, or removes its waiting claim.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::Error;
 use crate::fence::Fence;
 use crate::time::Moment;
 use crate::view::{HolderView, LockView};
@@ -53,12 +54,15 @@ impl fmt::Display for Refusal {
 }
 
 /// The answer to one renewal of a batch.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum RenewOutcome {
     /// The lease lasts its ttl from when the store handled the request.
     Renewed,
     /// The holder does not have it any more. Nothing was created.
     Lost(LossCause),
+    /// The part of the store that decides about this lock did not answer. When that holds for
+    /// all of a batch, the answer to the batch may be the error instead.
+    Unanswered(Error),
 }
 
 /// The answer to a release.

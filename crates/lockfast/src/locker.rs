@@ -185,6 +185,7 @@ impl Locker {
                 Err(Error::new(ErrorKind::NotHeld, "this holder does not have it").with_lock(name))
             }
             Some(RenewOutcome::Lost(cause)) => Err(Error::lost(name, cause)),
+            Some(RenewOutcome::Unanswered(error)) => Err(error.with_lock(name)),
         }
     }
 

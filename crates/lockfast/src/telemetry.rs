@@ -105,9 +105,24 @@ impl Telemetry {
         self.lateness.record(late);
         match answer {
             Ok(outcomes) => {
-                let lost = outcomes.iter().filter(|o| matches!(o, RenewOutcome::Lost(_))).count();
-                self.renewed.increment((outcomes.len() - lost) as u64);
-                self.renewal_lost.increment(lost as u64);
+                let (mut renewed, mut lost, mut failed) = (0, 0, 0);
+                for outcome in outcomes {
+                    match outcome {
+                        RenewOutcome::Renewed => renewed += 1,
+                        RenewOutcome::Lost(_) => lost += 1,
+                        RenewOutcome::Unanswered(_) => failed += 1,
+                    }
+                }
+                self.renewed.increment(renewed);
+                self.renewal_lost.increment(lost);
+                self.renewal_failed.increment(failed);
+                let unanswered = outcomes.iter().find_map(|outcome| match outcome {
+                    RenewOutcome::Unanswered(error) => Some(error),
+                    _ => None,
+                });
+                if let Some(error) = unanswered {
+                    tracing::warn!(leases = failed, %error, backend = self.backend, "renewal failed");
+                }
             }
             Err(error) => {
                 self.renewal_failed.increment(asked as u64);

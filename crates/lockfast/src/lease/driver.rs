@@ -181,26 +181,31 @@ impl Batch {
         match answer {
             Ok(outcomes) if outcomes.len() == cells.len() => {
                 for ((cell, outcome), ttl) in cells.iter().zip(outcomes).zip(ttls) {
-                    let event = match outcome {
-                        RenewOutcome::Renewed => Event::Renewed { sent, ttl },
-                        RenewOutcome::Lost(cause) => Event::Lost(cause),
+                    match outcome {
+                        RenewOutcome::Renewed => cell.apply(Event::Renewed { sent, ttl }, now),
+                        RenewOutcome::Lost(cause) => cell.apply(Event::Lost(cause), now),
+                        RenewOutcome::Unanswered(error) => fail(cell, error.to_string(), now),
                     };
-                    cell.apply(event, now);
                 }
             }
-            Ok(outcomes) => fail(&store, &cells, &wrong_count(cells.len(), outcomes.len()), now),
-            Err(error) => fail(&store, &cells, &error, now),
+            Ok(outcomes) => fail_all(&cells, &wrong_count(cells.len(), outcomes.len()), now),
+            Err(error) => fail_all(&cells, &error, now),
         }
     }
 }
 
-fn fail(store: &Store, cells: &[Arc<LeaseCell>], error: &Error, now: Moment) {
+fn fail_all(cells: &[Arc<LeaseCell>], error: &Error, now: Moment) {
     let failure = error.to_string();
     for cell in cells {
-        cell.apply(Event::RenewalFailed { failure: failure.clone(), jitter: jitter() }, now);
-        // The next try is sooner than what the keeper had planned.
-        store.keeper.track(Arc::clone(cell));
+        fail(cell, failure.clone(), now);
     }
+}
+
+fn fail(cell: &Arc<LeaseCell>, failure: String, now: Moment) -> Action {
+    let action = cell.apply(Event::RenewalFailed { failure, jitter: jitter() }, now);
+    // The next try is sooner than what the keeper had planned.
+    cell.store.keeper.track(Arc::clone(cell));
+    action
 }
 
 fn wrong_count(asked: usize, answered: usize) -> Error {

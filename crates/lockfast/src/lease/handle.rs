@@ -174,6 +174,7 @@ impl Lease {
         match outcome {
             Some(RenewOutcome::Renewed) => cell.apply(Event::Renewed { sent, ttl }, now),
             Some(RenewOutcome::Lost(cause)) => cell.apply(Event::Lost(cause), now),
+            Some(RenewOutcome::Unanswered(error)) => return Err(error.with_lock(&cell.name)),
             None => {
                 return Err(Error::new(ErrorKind::Internal, "the store answered no renewal"));
             }
