@@ -24,13 +24,10 @@ impl Harness for Memory {
 
     fn connect(
         &self,
-        url: &str,
+        address: Address,
         context: ConnectContext,
     ) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
-        match Address::parse(url) {
-            Ok(address) => lockfast_backend_embedded::connect(address, context),
-            Err(error) => Box::pin(async { Err(error) }),
-        }
+        lockfast_backend_embedded::connect(address, context)
     }
 
     fn shared_between_processes(&self) -> bool {

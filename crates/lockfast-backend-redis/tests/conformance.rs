@@ -46,13 +46,10 @@ impl Harness for OneServer {
 
     fn connect(
         &self,
-        url: &str,
+        address: Address,
         context: ConnectContext,
     ) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
-        match Address::parse(url) {
-            Ok(address) => lockfast_backend_redis::connect(address, context),
-            Err(error) => Box::pin(async { Err(error) }),
-        }
+        lockfast_backend_redis::connect(address, context)
     }
 
     fn shared_between_processes(&self) -> bool {

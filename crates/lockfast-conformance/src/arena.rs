@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lockfast::Locker;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, ClientId, ConnectContext, Fence, HolderId, Label,
-    LockName, LockView, LossCause, LossReporter, Mode, Moment, Profile, Query, Refusal,
+    AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, Fence, HolderId,
+    Label, LockName, LockView, LossCause, LossReporter, Mode, Moment, Profile, Query, Refusal,
     ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, RevokeOutcome, RevokeRequest, Wait,
 };
 use tokio::runtime::Handle;
@@ -78,7 +78,7 @@ pub(crate) async fn connect_locker(
     Locker::builder()
         .connect_with(|context| {
             let timers = context.runtime.clone();
-            let connecting = harness.connect(url, context);
+            let connecting = harness.connect(address(url), context);
             Box::pin(async move {
                 let flaky = Flaky::new(connecting.await?, switch, timers);
                 Ok(Arc::new(flaky) as Arc<dyn Backend>)
@@ -86,6 +86,11 @@ pub(crate) async fn connect_locker(
         })
         .await
         .expect("a connection")
+}
+
+/// A store's URL, split.
+fn address(url: &str) -> Address {
+    Address::parse(url).expect("a valid URL")
 }
 
 /// A lock's name.
@@ -128,7 +133,7 @@ impl Client {
                 let _ = report.send((holder, cause));
             }),
         };
-        let backend = harness.connect(url, context).await.expect("a connection");
+        let backend = harness.connect(address(url), context).await.expect("a connection");
         Self { backend, label, id, losses: Arc::new(Mutex::new(losses)) }
     }
 

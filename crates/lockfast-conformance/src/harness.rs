@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockfast_core::{Backend, BoxFuture, ConnectContext, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
 
 /// A store under test. One value serves the whole run, and every child process makes its own.
 pub trait Harness: Send + Sync + 'static {
@@ -15,7 +15,7 @@ pub trait Harness: Send + Sync + 'static {
     /// Connects to a store that [`Harness::fresh_url`] named, perhaps in another process.
     fn connect(
         &self,
-        url: &str,
+        address: Address,
         context: ConnectContext,
     ) -> BoxFuture<'static, Result<Arc<dyn Backend>>>;
 

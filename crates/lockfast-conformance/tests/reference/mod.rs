@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lockfast_conformance::Harness;
-use lockfast_core::{Backend, BoxFuture, ConnectContext, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
 
 use connection::Connection;
 use defect::Defect;
@@ -72,11 +72,12 @@ impl Harness for Reference {
 
     fn connect(
         &self,
-        url: &str,
+        address: Address,
         context: ConnectContext,
     ) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
         let mut stores = self.stores.lock().unwrap();
-        let store = stores.entry(url.to_owned()).or_insert_with(|| Store::open(self.defect));
+        let store =
+            stores.entry(address.body().to_owned()).or_insert_with(|| Store::open(self.defect));
         let store = Arc::clone(store);
         Box::pin(async move { Ok(Arc::new(Connection::new(store, context)) as Arc<dyn Backend>) })
     }
