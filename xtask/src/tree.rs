@@ -105,11 +105,14 @@ fn read_directory(directory: &Path, prefix: &str, files: &mut Vec<File>) -> Resu
     for entry in entries {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
+        // A folder, but a file in a further work tree.
+        if name == ".git" {
+            continue;
+        }
         let path = format!("{prefix}{name}");
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            let foreign = name == ".git" || name == "target" || name.starts_with("target-");
-            if !foreign {
+            if name != "target" && !name.starts_with("target-") {
                 read_directory(&entry.path(), &format!("{path}/"), files)?;
             }
         } else if kind.is_file() {
