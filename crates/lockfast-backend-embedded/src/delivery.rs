@@ -275,5 +275,5 @@ impl Store {
 }
 
 fn taken(lock: LockView, sent: Moment) -> AcquireOutcome {
-    AcquireOutcome::Taken(Refusal { lock, waited: Moment::now().since(sent) })
+    AcquireOutcome::Taken(Refusal { lock, waited: Moment::now().since(sent), votes: Vec::new() })
 }

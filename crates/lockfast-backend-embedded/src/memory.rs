@@ -183,7 +183,7 @@ impl Memory {
             },
         };
         let waited = Moment::now().since(sent);
-        Ok(AcquireOutcome::Taken(Refusal { lock, waited }))
+        Ok(AcquireOutcome::Taken(Refusal { lock, waited, votes: Vec::new() }))
     }
 
     fn name_error(&self, error: Error, request: &AcquireRequest) -> Error {

@@ -108,7 +108,12 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(code_of(error.kind()), error.to_string())
+        let code = match error.kind() {
+            // Not what was typed is wrong, but what the store's URL leads to.
+            ErrorKind::InvalidConfig if error.backend().is_some() => CONFIG,
+            kind => code_of(kind),
+        };
+        Self::new(code, error.to_string())
     }
 }
 
@@ -128,6 +133,7 @@ fn code_of(kind: ErrorKind) -> u8 {
         | ErrorKind::AlreadyHeld
         | ErrorKind::Conflict => NOT_ACQUIRED,
         ErrorKind::Unreachable
+        | ErrorKind::NoQuorum
         | ErrorKind::TooLate
         | ErrorKind::CorruptRecord
         | ErrorKind::TokenExhausted => UNAVAILABLE,
@@ -154,11 +160,18 @@ mod tests {
         for (kind, code) in [
             (ErrorKind::InvalidName, 64),
             (ErrorKind::Unreachable, 69),
+            (ErrorKind::NoQuorum, 69),
             (ErrorKind::Taken, 75),
             (ErrorKind::Permission, 77),
             (ErrorKind::InvalidUrl, 78),
         ] {
             assert_eq!(Failure::from(Error::new(kind, "x")).code(), code);
+        }
+        for (error, code) in [
+            (Error::new(ErrorKind::InvalidConfig, "x"), 64),
+            (Error::new(ErrorKind::InvalidConfig, "x").with_backend("redlock"), 78),
+        ] {
+            assert_eq!(Failure::from(error).code(), code);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::fmt;
 
 use crate::grant::{LossCause, Refusal};
 use crate::name::LockName;
+use crate::vote::NodeVote;
 
 /// A result with Lockfast's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -46,6 +47,8 @@ pub enum ErrorKind {
     DifferentLock,
     /// The store cannot be reached, or did not answer in time.
     Unreachable,
+    /// Too few nodes of a store agreed, or could be asked; [`Error::votes`] says what each said.
+    NoQuorum,
     /// The store answered too late for its answer to be of use.
     TooLate,
     /// The server is one that does not decide about locks, a replica for example.
@@ -96,6 +99,7 @@ enum Detail {
     None,
     Refusal(Refusal),
     Loss(LossCause),
+    Votes(Vec<NodeVote>),
 }
 
 impl Error {
@@ -105,6 +109,7 @@ impl Error {
         let retry = match kind {
             ErrorKind::Taken
             | ErrorKind::Unreachable
+            | ErrorKind::NoQuorum
             | ErrorKind::WrongNode
             | ErrorKind::TooLate => Retry::Later,
             _ => Retry::Never,
@@ -124,6 +129,15 @@ impl Error {
     pub fn taken(lock: &LockName, refusal: Refusal) -> Self {
         let mut error = Self::new(ErrorKind::Taken, refusal.to_string()).with_lock(lock);
         error.0.detail = Detail::Refusal(refusal);
+        error
+    }
+
+    /// The error of a request on which too few nodes agreed, of how many are needed.
+    pub fn no_quorum(needed: usize, votes: Vec<NodeVote>) -> Self {
+        let (nodes, said) = (votes.len(), crate::vote::list(&votes));
+        let message = format!("no quorum: {needed} of {nodes} nodes must agree ({said})");
+        let mut error = Self::new(ErrorKind::NoQuorum, message);
+        error.0.detail = Detail::Votes(votes);
         error
     }
 
@@ -191,6 +205,16 @@ impl Error {
         match &self.0.detail {
             Detail::Refusal(refusal) => Some(refusal),
             _ => None,
+        }
+    }
+
+    /// What each node said, for [`ErrorKind::NoQuorum`], and for [`ErrorKind::Taken`] where
+    /// several nodes decide together.
+    pub fn votes(&self) -> &[NodeVote] {
+        match &self.0.detail {
+            Detail::Votes(votes) => votes,
+            Detail::Refusal(refusal) => &refusal.votes,
+            _ => &[],
         }
     }
 

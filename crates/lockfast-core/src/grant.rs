@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::fence::Fence;
 use crate::time::Moment;
 use crate::view::{HolderView, LockView};
+use crate::vote::NodeVote;
 
 /// A lock that was granted.
 #[derive(Clone, Debug)]
@@ -34,6 +35,8 @@ pub struct Refusal {
     pub lock: LockView,
     /// How long the request had waited.
     pub waited: Duration,
+    /// What each node said, where several decide together; empty elsewhere.
+    pub votes: Vec<NodeVote>,
 }
 
 impl fmt::Display for Refusal {
@@ -48,6 +51,9 @@ impl fmt::Display for Refusal {
         }
         if !self.waited.is_zero() {
             write!(f, "; gave up after {}", crate::view::brief(self.waited))?;
+        }
+        if !self.votes.is_empty() {
+            write!(f, " ({})", crate::vote::list(&self.votes))?;
         }
         Ok(())
     }

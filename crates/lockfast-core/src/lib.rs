@@ -15,6 +15,7 @@
 //! | the clock and the deadline's units | [`time`] |
 //! | fencing tokens and the gate that checks them | [`fence`] |
 //! | the only public error | [`error`] |
+//! | what each node said, where several decide | [`vote`] |
 //! | store URLs | [`address`] |
 //! | names of spans, events and metrics | [`observe`] |
 //! | the queue that lets a store batch | [`batch`] |
@@ -32,6 +33,7 @@ pub mod observe;
 pub mod request;
 pub mod time;
 pub mod view;
+pub mod vote;
 
 pub use address::Address;
 pub use backend::{Backend, BoxFuture, ConnectContext, LossReporter};
@@ -46,3 +48,4 @@ pub use name::LockName;
 pub use request::{AcquireRequest, Mode, Query, ReleaseRequest, RenewRequest, RevokeRequest, Wait};
 pub use time::{Alarm, Moment};
 pub use view::{EventStream, HolderView, LockView, WatchEvent, WatchKind};
+pub use vote::{NodeVote, Vote};

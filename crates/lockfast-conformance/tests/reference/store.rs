@@ -151,7 +151,8 @@ impl Store {
         {
             let waited = Moment::now().since(claim.asked);
             let lock = view(state, name);
-            let _ = answer.send(Ok(AcquireOutcome::Taken(Refusal { lock, waited })));
+            let _ =
+                answer.send(Ok(AcquireOutcome::Taken(Refusal { lock, waited, votes: Vec::new() })));
             if self.has(Defect::TimeoutLeavesClaim) {
                 claim.request.wait = Wait::Forever;
                 state.locks.entry(name.clone()).or_default().push(claim);
@@ -309,7 +310,11 @@ impl Store {
         if one_try {
             claims.remove(at);
             let (lock, waited) = (view(state, &name), Duration::ZERO);
-            return Entered::Now(Ok(AcquireOutcome::Taken(Refusal { lock, waited })));
+            return Entered::Now(Ok(AcquireOutcome::Taken(Refusal {
+                lock,
+                waited,
+                votes: Vec::new(),
+            })));
         }
         let claim = claims.remove(at);
         tell(state, &name, WatchKind::Queued, &claim);

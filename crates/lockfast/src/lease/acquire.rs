@@ -83,8 +83,8 @@ impl Target {
             };
             telemetry.acquire_failed(&self.name, &error);
             // A node that is not the right one may be so again, or another may be found.
-            let is_elsewhere =
-                [ErrorKind::Unreachable, ErrorKind::WrongNode].contains(&error.kind());
+            let is_elsewhere = [ErrorKind::Unreachable, ErrorKind::NoQuorum, ErrorKind::WrongNode]
+                .contains(&error.kind());
             let may_retry = is_elsewhere && error.retry() == Retry::Later;
             let in_time = !matches!(wait, Wait::Until(end) if end.has_passed(Moment::now()));
             if !(may_retry && tries_left > 0 && in_time) {
@@ -172,7 +172,8 @@ impl<'a> Attempt<'a> {
     /// It failed; what may have been granted all the same is undone. A clear refusal says nothing
     /// about an earlier try whose answer was lost.
     fn fail(mut self, error: &Error, was_tried_before: bool) {
-        let unknown = [ErrorKind::Unreachable, ErrorKind::TooLate, ErrorKind::Internal];
+        let unknown =
+            [ErrorKind::Unreachable, ErrorKind::NoQuorum, ErrorKind::TooLate, ErrorKind::Internal];
         match self.undo.take() {
             Some(undo) if was_tried_before || unknown.contains(&error.kind()) => drop(undo),
             Some(undo) => undo.settle(),
