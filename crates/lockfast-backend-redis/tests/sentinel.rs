@@ -12,8 +12,8 @@ mod kit;
 use std::time::Duration;
 
 use kit::certificate::{Authority, Flaw};
+use kit::encode;
 use kit::port::Port;
-use kit::server::encode;
 use kit::topology::wait_for_sync;
 use kit::{
     Redis, Setup, bounded, check_error, connect, eventually, hold, refusal, try_connect, ttl,

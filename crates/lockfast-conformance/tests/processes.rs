@@ -7,15 +7,17 @@
     reason = "a panic is how a test fails"
 )]
 
-use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use lockfast_conformance::fault::child::Child;
-use lockfast_conformance::fault::server::{Server, ServerProgram, accepts};
+use lockfast_conformance::fault::port::Port;
+use lockfast_conformance::fault::program;
+use lockfast_conformance::fault::server::Server;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const PORT_VARIABLE: &str = "LOCKFAST_TEST_PORT";
@@ -33,15 +35,22 @@ fn serve_when_asked() {
     }
 }
 
-fn this_binary(program: Option<&str>) -> ServerProgram {
-    ServerProgram {
-        program: program.map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from),
-        package: "some-server",
-        arguments: |_, _| ["--exact", "serve_when_asked"].map(OsString::from).to_vec(),
-        environment: |port, _| vec![(PORT_VARIABLE.into(), port.to_string().into())],
-        probe: accepts,
-        start_time_max: PATIENCE,
-    }
+fn start(port: &Port, directory: &Path) -> Server {
+    let mut command = this_binary(&["--exact", "serve_when_asked"]);
+    command.env(PORT_VARIABLE, port.number().to_string());
+    let mut server = Server::spawn(&mut command, &directory.join("log"));
+    server.wait_until_it(|| greets(address(port)));
+    server
+}
+
+fn this_binary(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(arguments);
+    command
+}
+
+fn address(port: &Port) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()))
 }
 
 fn greets(address: SocketAddr) -> bool {
@@ -53,43 +62,53 @@ fn greets(address: SocketAddr) -> bool {
     stream.read_exact(&mut greeting).is_ok() && &greeting == b"hello\n"
 }
 
-#[test]
-fn a_server_is_started_paused_restarted_and_ended() {
-    let mut server = Server::start(this_binary(None)).unwrap();
-    let address = server.address();
-    assert!(greets(address));
-    server.stop().unwrap();
-    assert!(!greets(address), "it answers although it is stopped");
-    server.resume().unwrap();
-    assert!(greets(address));
-    std::fs::write(server.directory().join("data"), "kept").unwrap();
-    server.kill().unwrap();
-    assert!(!greets(address));
-    server.restart().unwrap();
-    assert!(greets(address));
-    assert_eq!(server.address(), address);
-    assert!(server.directory().join("data").exists());
-    let directory = server.directory().to_owned();
-    drop(server);
-    assert!(!greets(address) && !directory.exists());
+/// What a panic says.
+fn panic_of(body: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(body)).unwrap_err();
+    panic.downcast_ref::<String>().cloned().unwrap_or_default()
 }
 
 #[test]
-fn a_missing_server_says_how_to_install_it() {
-    let error = Server::start(this_binary(Some("no-such-server"))).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotFound);
-    let expected = "no-such-server is not installed; run: cargo xtask setup (it comes with package \
-                    some-server)";
-    assert_eq!(error.to_string(), expected);
+fn a_server_is_started_paused_and_ended() {
+    let (port, directory) = (Port::take(), tempfile::tempdir().unwrap());
+    let server = start(&port, directory.path());
+    server.pause();
+    assert!(!greets(address(&port)), "it answers although it is stopped");
+    server.resume();
+    assert!(greets(address(&port)));
+    server.kill();
+    assert!(!greets(address(&port)));
+    drop(start(&port, directory.path()));
+    assert!(!greets(address(&port)));
+}
+
+#[test]
+fn a_server_ends_when_its_test_panics_even_if_it_is_paused() {
+    let (port, directory) = (Port::take(), tempfile::tempdir().unwrap());
+    let message = panic_of(|| {
+        let server = start(&port, directory.path());
+        server.pause();
+        panic!("{}", "a test that fails");
+    });
+    assert_eq!(message, "a test that fails");
+    assert!(TcpStream::connect(address(&port)).is_err());
+}
+
+#[test]
+fn a_missing_program_says_how_to_install_it() {
+    let expected = "no-such-server is not installed; run: cargo xtask setup";
+    assert_eq!(panic_of(|| drop(program::find("no-such-server"))), expected);
+    assert_eq!(panic_of(|| drop(program::find_postgres("no-such-server"))), expected);
 }
 
 #[test]
 fn a_server_that_ends_at_once_tells_what_it_said() {
-    let program =
-        ServerProgram { arguments: |_, _| vec!["--no-such-option".into()], ..this_binary(None) };
-    let error = Server::start(program).unwrap_err().to_string();
-    assert!(error.contains("instead of answering; it said: "), "{error}");
-    assert!(error.contains("no-such-option"), "{error}");
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = this_binary(&["--no-such-option"]);
+    let mut server = Server::spawn(&mut command, &directory.path().join("log"));
+    let message = panic_of(|| server.wait_until_it(|| false));
+    assert!(message.contains("instead of answering: "), "{message}");
+    assert!(message.contains("no-such-option"), "{message}");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lockfast::{Attempt, ErrorKind, Guard, Locker, LossCause, Moment, Options, Released};
 
-use crate::kit::topology::{Signpost, cut_off, promote, wait_for_sync};
+use crate::kit::Signpost;
+use crate::kit::topology::{cut_off, promote, wait_for_sync};
 use crate::kit::{
     Redis, Setup, bounded, check_error, connect, eventually, failure, hold, hold_detached, loss,
     refusal, ttl,

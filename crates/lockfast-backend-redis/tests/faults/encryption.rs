@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockfast::{ErrorKind, Released};
 
 use crate::kit::certificate::{Authority, Flaw};
-use crate::kit::server::encode;
+use crate::kit::encode;
 use crate::kit::{Redis, Setup, check_error, connect, hold, try_connect, ttl};
 
 const TTL: Duration = Duration::from_secs(6);

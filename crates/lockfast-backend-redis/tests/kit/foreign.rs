@@ -6,13 +6,13 @@
 //! | `extend TTL_MS` | `extended`, `refused` |
 //! | `release` | `released`, `refused` |
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use lockfast_conformance::fault::child::Child;
-
-use super::program;
-use super::server::Redis;
+use lockfast_conformance::fault::program;
+use lockfast_conformance::fault::redis::Redis;
 
 /// An interpreter starts and answers within this, also on a busy machine.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
@@ -41,14 +41,14 @@ impl Foreign {
                 script("sh", "clients/redis_cli.sh")
             }
             Kind::RedisPy => {
-                let python = program::find_foreign("python/bin/python");
+                let python = find_installed("python/bin/python");
                 let mut command = Command::new(python);
-                command.arg(program::beside("clients/redis_py.py"));
+                command.arg(beside("clients/redis_py.py"));
                 command
             }
             Kind::NodeRedlock4 | Kind::NodeRedlock5 => {
                 let mut command = script("node", "clients/node_redlock.js");
-                command.env("NODE_PATH", program::find_foreign("node/node_modules"));
+                command.env("NODE_PATH", find_installed("node/node_modules"));
                 command
             }
         };
@@ -108,6 +108,19 @@ impl Foreign {
 
 fn script(interpreter: &str, file: &str) -> Command {
     let mut command = Command::new(program::find(interpreter));
-    command.arg(program::beside(file));
+    command.arg(beside(file));
     command
+}
+
+/// A file that `cargo xtask setup` makes under `target/foreign-clients/`.
+fn find_installed(file: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = root.join("target/foreign-clients").join(file);
+    assert!(path.exists(), "{} is missing; run: cargo xtask setup", path.display());
+    path
+}
+
+/// A file beside these tests.
+fn beside(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file)
 }

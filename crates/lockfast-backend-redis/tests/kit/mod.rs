@@ -1,25 +1,23 @@
-//! What the tests of this store share: real servers that can be set up in any way and broken,
-//! programs that take locks without Lockfast, and ways to wait for a state.
+//! What the tests of this store share: programs that take locks without Lockfast, and short ways
+//! to hold, lose and be refused a lock. The servers are those of the conformance crate.
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
-pub mod certificate;
-pub mod clock;
 pub mod foreign;
-pub mod port;
-pub mod program;
-pub mod server;
-pub mod topology;
 
 use std::future::Future;
 use std::time::Duration;
 
 use lockfast::{
-    Address, Attempt, DetachedLease, Error, ErrorKind, Guard, Locker, LossCause, Mode, Moment,
-    Options, Refusal, Result,
+    Address, Attempt, DetachedLease, Error, ErrorKind, Guard, Locker, LossCause, Mode, Options,
+    Refusal, Result,
 };
 
-pub use server::{Redis, Setup};
+pub use lockfast_conformance::fault::redis::{Redis, Setup, topology};
+pub use lockfast_conformance::fault::signpost::Signpost;
+pub use lockfast_conformance::fault::url::encode;
+pub use lockfast_conformance::fault::wait::{eventually, wait_until};
+pub use lockfast_conformance::fault::{certificate, port};
 
 /// Nothing in these tests takes longer than this on a busy machine unless it hangs.
 pub const TIME_MAX: Duration = Duration::from_secs(30);
@@ -91,22 +89,4 @@ pub async fn loss(guard: &Guard, bound: Duration) -> LossCause {
 /// Waits for a future that must not hang.
 pub async fn bounded<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(TIME_MAX, future).await.expect("it takes too long")
-}
-
-/// Waits until a state is reached, on the caller's thread.
-pub fn wait_until(what: &str, bound: Duration, mut reached: impl FnMut() -> bool) {
-    let start = Moment::now();
-    while !reached() {
-        assert!(Moment::now().since(start) < bound, "not within {bound:?}: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Waits until a state is reached.
-pub async fn eventually(what: &str, bound: Duration, mut reached: impl AsyncFnMut() -> bool) {
-    let start = Moment::now();
-    while !reached().await {
-        assert!(Moment::now().since(start) < bound, "not within {bound:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }

@@ -1,8 +1,24 @@
 //! What a store is broken with: a wrapper that makes any store unreliable, a TCP proxy, child
-//! processes to kill and pause, and real servers on free ports.
+//! processes to kill and pause, and real servers on free ports that are set up in any way.
+//!
+//! What starts a server panics when it cannot: a test without its server has failed. A program
+//! that is missing is told with the command that installs it.
 
+pub mod certificate;
 pub mod child;
+pub mod clock;
 pub mod flaky;
+pub mod mariadb;
 mod pause;
+pub mod pgbouncer;
+pub mod port;
+pub mod postgres;
+pub mod program;
 pub mod proxy;
+pub mod redis;
 pub mod server;
+pub mod signpost;
+mod template;
+pub mod url;
+mod user;
+pub mod wait;

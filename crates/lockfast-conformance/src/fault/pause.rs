@@ -39,7 +39,8 @@ fn is_stopped(pid: u32) -> io::Result<bool> {
         let stat = std::fs::read_to_string(thread?.path().join("stat"))?;
         // The state follows the thread's name, which may hold anything but ends with the last ")".
         let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
-        if !state.is_some_and(|state| state.starts_with('T')) {
+        // A thread that has ended does nothing more either, and is there until it is waited for.
+        if !state.is_some_and(|state| state.starts_with(['T', 'Z', 'X'])) {
             return Ok(false);
         }
     }

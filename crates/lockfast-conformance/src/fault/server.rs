@@ -1,218 +1,164 @@
-//! Starts a real server program on a free port of loopback, in a directory of its own, and ends
-//! it by its pid.
+//! The process of a server: started, waited for until it answers, paused and ended, by its pid.
 
-use std::ffi::OsString;
-use std::fmt;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lockfast_core::Moment;
-use tempfile::TempDir;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::pause;
 
-/// Between two looks at a server that is starting.
-const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+/// A server answers within this, also on a busy machine.
+pub const START_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Another program may take a free port before the server does.
-const ATTEMPTS_MAX: usize = 3;
+/// Between two looks at a server that is starting or ending.
+const PROBE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A server program that tests need.
-pub struct ServerProgram {
-    /// The file name that is looked for in `PATH`, or a path to it.
-    pub program: PathBuf,
-    /// The package that it comes from, for people who lack it.
-    pub package: &'static str,
-    /// Its arguments, for a port and a directory.
-    pub arguments: fn(port: u16, directory: &Path) -> Vec<OsString>,
-    /// Variables that it is started with, beside those of this process.
-    pub environment: fn(port: u16, directory: &Path) -> Vec<(OsString, OsString)>,
-    /// Whether it answers; [`accepts`] where a connection is enough.
-    pub probe: fn(SocketAddr) -> bool,
-    /// How long it may take to answer.
-    pub start_time_max: Duration,
-}
+/// After this a server that was asked to end is killed.
+const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-impl fmt::Debug for ServerProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ServerProgram({})", self.program.display())
-    }
-}
-
-/// A running server. Dropping it kills it and removes its directory.
+/// A running server. Dropping it kills it.
 #[derive(Debug)]
 pub struct Server {
-    program: ServerProgram,
-    port: u16,
-    directory: TempDir,
-    child: Option<std::process::Child>,
+    child: Child,
+    log: PathBuf,
 }
 
 impl Server {
-    /// Starts the program and waits until it answers.
+    /// Starts it with its output in the file `log`, which may have other lines already.
     ///
-    /// # Errors
-    /// When the program is missing, saying how to install it; when it ends or does not answer,
-    /// with the end of what it said.
-    pub fn start(program: ServerProgram) -> io::Result<Self> {
-        let mut attempt = 1;
-        let path = find_program(&program)?;
-        let mut server = Self {
-            program: ServerProgram { program: path, ..program },
-            port: 0,
-            directory: tempfile::tempdir()?,
-            child: None,
-        };
-        loop {
-            server.port = free_port()?;
-            match server.launch() {
-                Ok(()) => return Ok(server),
-                Err(error) if attempt == ATTEMPTS_MAX => return Err(error),
-                Err(_) => attempt += 1,
-            }
-        }
+    /// # Panics
+    /// When it cannot be started.
+    pub fn spawn(command: &mut Command, log: &Path) -> Self {
+        let file = File::options().create(true).append(true).open(log).unwrap();
+        command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        let child = command.spawn();
+        let child = child.unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+        Self { child, log: log.to_owned() }
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
-    }
-
-    /// Its directory, in which it stores what outlives a restart.
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
-    }
-
-    /// Kills it (SIGKILL) and waits for its end.
+    /// Waits until it answers, as `answers` finds out.
     ///
-    /// # Errors
-    /// When it cannot be waited for.
-    pub fn kill(&mut self) -> io::Result<()> {
-        if let Some(mut child) = self.child.take() {
-            child.kill()?;
-            child.wait()?;
-        }
-        Ok(())
-    }
-
-    /// Starts it again on the same port with the same directory, and waits until it answers.
-    ///
-    /// # Errors
-    /// As [`Server::start`].
-    pub fn restart(&mut self) -> io::Result<()> {
-        self.kill()?;
-        self.launch()
-    }
-
-    /// Stops it (SIGSTOP) and returns when it has stopped: it accepts connections and answers nothing.
-    ///
-    /// # Errors
-    /// When it does not run.
-    pub fn stop(&self) -> io::Result<()> {
-        pause::stop(self.pid()?)
-    }
-
-    /// Lets it continue (SIGCONT).
-    ///
-    /// # Errors
-    /// When it does not run.
-    pub fn resume(&self) -> io::Result<()> {
-        pause::resume(self.pid()?)
-    }
-
-    fn pid(&self) -> io::Result<u32> {
-        let child = self.child.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        Ok(child.id())
-    }
-
-    fn launch(&mut self) -> io::Result<()> {
-        let log_path = self.directory.path().join("server.log");
-        let log = std::fs::File::create(&log_path)?;
-        let (port, directory) = (self.port, self.directory.path());
-        let child = Command::new(&self.program.program)
-            .args((self.program.arguments)(port, directory))
-            .envs((self.program.environment)(port, directory))
-            .current_dir(directory)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()?;
-        self.child = Some(child);
-        let answered = self.wait_until_it_answers();
-        if let Err(reason) = answered {
-            self.kill()?;
-            let said = std::fs::read_to_string(&log_path).unwrap_or_default();
-            let tail: Vec<&str> = said.lines().rev().take(5).collect();
-            let tail: Vec<&str> = tail.into_iter().rev().collect();
-            return Err(io::Error::other(format!(
-                "{} {reason}; it said: {}",
-                self.program.program.display(),
-                tail.join(" | ")
-            )));
-        }
-        Ok(())
-    }
-
-    fn wait_until_it_answers(&mut self) -> Result<(), String> {
+    /// # Panics
+    /// When it ends instead or takes too long, with the last that it said.
+    pub fn wait_until_it(&mut self, answers: impl Fn() -> bool) {
         let start = Moment::now();
-        let address = self.address();
-        loop {
-            if (self.program.probe)(address) {
-                return Ok(());
+        while !answers() {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!(
+                    "the server ended with {status} instead of answering: {}",
+                    self.last_words()
+                );
             }
-            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok());
-            if let Some(Some(status)) = ended {
-                return Err(format!("ended with {status} instead of answering"));
-            }
-            if Moment::now().since(start) > self.program.start_time_max {
-                return Err(format!("did not answer within {:?}", self.program.start_time_max));
+            let waited = Moment::now().since(start);
+            assert!(waited < START_TIME_MAX, "the server does not answer: {}", self.last_words());
+            std::thread::sleep(PROBE_INTERVAL);
+        }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The end of what it wrote.
+    pub fn last_words(&self) -> String {
+        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        lines[lines.len().saturating_sub(8)..].join(" | ")
+    }
+
+    /// Stops it (SIGSTOP) with its child processes, and returns when all have stopped: it accepts
+    /// connections and answers nothing.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn pause(&self) {
+        pause::stop(self.pid()).unwrap();
+        // Nobody waits for these now, so their pids stay theirs; but they may have ended before.
+        for child in self.children() {
+            let _ = pause::stop(child);
+        }
+    }
+
+    /// Lets it and its child processes continue (SIGCONT).
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn resume(&self) {
+        for child in self.children() {
+            let _ = pause::resume(child);
+        }
+        pause::resume(self.pid()).unwrap();
+    }
+
+    /// Kills it (SIGKILL) and its child processes, and waits until all have ended.
+    pub fn kill(mut self) {
+        self.end();
+    }
+
+    /// Asks it to end by a signal and waits for it; kills it when that takes too long.
+    pub fn end_by(mut self, signal: Signal) {
+        // It may have ended by itself.
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+        let start = Moment::now();
+        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            if Moment::now().since(start) > END_TIME_MAX {
+                return self.end();
             }
             std::thread::sleep(PROBE_INTERVAL);
         }
+    }
+
+    fn end(&mut self) {
+        // It is stopped first, so that it starts no more children that could be missed.
+        let is_stopped = pause::stop(self.pid()).is_ok();
+        let children = if is_stopped { self.children() } else { Vec::new() };
+        for child in &children {
+            if let Some(pid) = i32::try_from(*child).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        // It has ended already, or there is nothing more to be done about it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let start = Moment::now();
+        while children.iter().any(|child| is_running(*child)) {
+            if Moment::now().since(start) > END_TIME_MAX {
+                return;
+            }
+            std::thread::sleep(PROBE_INTERVAL);
+        }
+    }
+
+    /// The processes that it has started and not yet waited for.
+    fn children(&self) -> Vec<u32> {
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| stat_of(*pid).is_some_and(|(_, parent)| parent == self.pid())).collect()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has ended already, or there is nothing more to be done about it.
-        let _ = self.kill();
+        // After `kill` and `end_by` nothing is left of it, and its pid may be another's.
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            self.end();
+        }
     }
 }
 
-/// Whether somebody accepts connections there.
-pub fn accepts(address: SocketAddr) -> bool {
-    TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_ok()
+fn is_running(pid: u32) -> bool {
+    stat_of(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
-fn free_port() -> io::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
-}
-
-fn find_program(program: &ServerProgram) -> io::Result<PathBuf> {
-    let named = &program.program;
-    let found = if named.components().count() > 1 {
-        Some(named.clone()).filter(|path| path.is_file())
-    } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        // Servers often live where only root looks.
-        let extra = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
-        std::env::split_paths(&path)
-            .chain(extra)
-            .map(|directory| directory.join(named))
-            .find(|path| path.is_file())
-    };
-    found.ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            format!(
-                "{} is not installed; run: cargo xtask setup (it comes with package {})",
-                named.display(),
-                program.package
-            ),
-        )
-    })
+/// The state of a process and its parent.
+fn stat_of(pid: u32) -> Option<(char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // They follow the program's name, which may hold anything but ends with the last ")".
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }

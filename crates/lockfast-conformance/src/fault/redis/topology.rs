@@ -1,14 +1,11 @@
-//! Servers that belong together: a master with its replica, a sentinel that watches them, a
-//! cluster of three masters, and an address that can be pointed at one or the other.
+//! Servers that belong together: a master with its replica, a sentinel that watches them, and a
+//! cluster of three masters.
 
-use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::port::Port;
-use super::server::{Redis, Setup};
-use super::wait_until;
+use super::{Redis, Setup};
+use crate::fault::port::Port;
+use crate::fault::wait::wait_until;
 
 /// What takes a fresh group of servers to find itself.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(20);
@@ -54,7 +51,9 @@ pub fn watch_over(master: &Redis, replica: &Redis) -> Redis {
 }
 
 /// Three masters that share the slots, and the ports of the bus between them.
+#[derive(Debug)]
 pub struct Cluster {
+    /// The servers, in the order of their slots.
     pub nodes: [Redis; 3],
     _bus: [Port; 3],
 }
@@ -83,75 +82,4 @@ pub fn start_cluster() -> Cluster {
         })
     });
     Cluster { nodes, _bus: bus }
-}
-
-/// An address behind which the server can be exchanged, as a virtual address does it.
-#[derive(Debug)]
-pub struct Signpost {
-    address: SocketAddr,
-    way: Arc<Mutex<Way>>,
-}
-
-#[derive(Debug)]
-struct Way {
-    server: SocketAddr,
-    open: Vec<TcpStream>,
-}
-
-impl Signpost {
-    pub fn to(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let way = Arc::new(Mutex::new(Way { server, open: Vec::new() }));
-        let shared = Arc::downgrade(&way);
-        // The thread ends when a connection arrives after the signpost is gone; see Drop.
-        std::thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let Some(way) = shared.upgrade() else { return };
-                // A server that is down closes the connection, as the kernel would.
-                let _ = join(client, &way);
-            }
-        });
-        Self { address, way }
-    }
-
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Cuts every connection and sends those to come to another server.
-    pub fn turn_to(&self, server: SocketAddr) {
-        let mut way = self.way.lock().unwrap();
-        way.server = server;
-        for stream in way.open.drain(..) {
-            // It may have been closed already.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-impl Drop for Signpost {
-    fn drop(&mut self) {
-        self.turn_to(self.address);
-        self.way = Arc::new(Mutex::new(Way { server: self.address, open: Vec::new() }));
-        let _ = TcpStream::connect(self.address);
-    }
-}
-
-fn join(client: TcpStream, way: &Mutex<Way>) -> io::Result<()> {
-    let mut way = way.lock().unwrap();
-    let server = TcpStream::connect_timeout(&way.server, Duration::from_secs(5))?;
-    client.set_nodelay(true)?;
-    server.set_nodelay(true)?;
-    carry(client.try_clone()?, server.try_clone()?);
-    carry(server.try_clone()?, client.try_clone()?);
-    way.open.extend([client, server]);
-    Ok(())
-}
-
-fn carry(mut from: TcpStream, mut to: TcpStream) {
-    std::thread::spawn(move || {
-        let _ = io::copy(&mut from, &mut to);
-        let _ = to.shutdown(Shutdown::Write);
-    });
 }

@@ -4,21 +4,20 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use lockfast_conformance::fault::child::Child;
 use tempfile::TempDir;
 
-use super::certificate::{Authority, Pair};
-use super::clock::Clock;
-use super::port::Port;
-use super::{program, wait_until};
-
-/// A server answers within this, also on a busy machine.
-const START_TIME_MAX: Duration = Duration::from_secs(20);
+use crate::fault::certificate::{Authority, Pair};
+use crate::fault::child::Child;
+use crate::fault::clock::Clock;
+use crate::fault::port::Port;
+use crate::fault::program;
+use crate::fault::server::{START_TIME_MAX, Server};
+use crate::fault::url::encode;
+use crate::fault::wait::wait_until;
 
 /// How a server is to be.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Setup {
     lines: Vec<String>,
     password: Option<String>,
@@ -29,6 +28,7 @@ pub struct Setup {
     sentinel: bool,
 }
 
+#[derive(Debug)]
 struct Tls {
     authority: PathBuf,
     server: Pair,
@@ -37,6 +37,7 @@ struct Tls {
 }
 
 impl Setup {
+    /// A server that forgets everything when it ends.
     pub fn new() -> Self {
         Self::default()
     }
@@ -109,19 +110,21 @@ impl Setup {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("data")).unwrap();
         let clock = self.clock.then(|| Clock::new(directory.path()));
-        let mut redis = Redis { setup: self, port: Port::take(), directory, clock, child: None };
+        let mut redis = Redis { setup: self, port: Port::take(), directory, clock, server: None };
         redis.launch();
         redis
     }
 }
 
 /// A running server. Dropping it kills it and removes its directory.
+#[derive(Debug)]
 pub struct Redis {
+    // The first to be dropped: it must end before its directory goes.
+    server: Option<Server>,
     setup: Setup,
     port: Port,
     directory: TempDir,
     clock: Option<Clock>,
-    child: Option<Child>,
 }
 
 impl Redis {
@@ -130,10 +133,12 @@ impl Redis {
         Setup::new().start()
     }
 
+    /// The port that it listens on.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
+    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port()))
     }
@@ -143,6 +148,7 @@ impl Redis {
         self.directory.path().join("data")
     }
 
+    /// Its Unix socket, if it was set up with one.
     pub fn unix_socket(&self) -> PathBuf {
         self.directory.path().join("redis.sock")
     }
@@ -172,8 +178,8 @@ impl Redis {
 
     /// Kills it (SIGKILL) and waits for its end.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
+        if let Some(server) = self.server.take() {
+            server.kill();
         }
     }
 
@@ -208,12 +214,12 @@ impl Redis {
 
     /// Stops it (SIGSTOP): it accepts connections and answers nothing.
     pub fn pause(&self) {
-        self.child.as_ref().expect("it runs").stop().unwrap();
+        self.server.as_ref().expect("it runs").pause();
     }
 
     /// Lets it continue (SIGCONT).
     pub fn resume(&self) {
-        self.child.as_ref().expect("it runs").resume().unwrap();
+        self.server.as_ref().expect("it runs").resume();
     }
 
     /// What redis-cli prints for a command that must succeed.
@@ -225,10 +231,7 @@ impl Redis {
 
     /// Whether a command succeeded, and what redis-cli printed.
     pub fn try_cli(&self, arguments: &[&str]) -> (bool, String) {
-        let output = program::run(self.cli_command().args(arguments));
-        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
-        said.push_str(&String::from_utf8_lossy(&output.stderr));
-        (output.status.success(), said.trim().to_owned())
+        program::try_run(self.cli_command().args(arguments))
     }
 
     /// A redis-cli of its own for a command that takes long; it is killed when dropped.
@@ -263,31 +266,32 @@ impl Redis {
     /// Starts it on its port and waits until it answers, itself and nobody else, and has loaded.
     fn launch(&mut self) {
         self.spawn();
-        let pid = self.child.as_ref().expect("just started").pid();
-        wait_until("the server answers", START_TIME_MAX, || {
-            assert!(!has_ended(pid), "redis-server ended: {}", self.log());
+        let mut server = self.server.take().expect("just started");
+        let process = format!("process_id:{}\r", server.pid());
+        server.wait_until_it(|| {
             let said = self.try_cli(&["INFO"]).1;
-            said.contains(&format!("process_id:{pid}\r")) && !said.contains("loading:1")
+            said.contains(&process) && !said.contains("loading:1")
         });
+        self.server = Some(server);
     }
 
     fn spawn(&mut self) {
         let path = self.directory.path().join("redis.conf");
         std::fs::write(&path, self.configuration()).unwrap();
         let mut command = Command::new(program::find("redis-server"));
-        command.arg(&path).current_dir(self.directory.path()).stderr(Stdio::null());
+        command.arg(&path).current_dir(self.directory.path());
         if self.setup.sentinel {
             command.arg("--sentinel");
         }
         if let Some(clock) = &self.clock {
             clock.preload(&mut command);
         }
-        self.child = Some(Child::spawn(&mut command).unwrap());
+        self.server = Some(Server::spawn(&mut command, &self.directory.path().join("log")));
     }
 
     fn configuration(&self) -> String {
         let directory = self.directory.path().display();
-        let mut text = format!("bind 127.0.0.1\ndir {directory}/data\nlogfile {directory}/log\n");
+        let mut text = format!("bind 127.0.0.1\ndir {directory}/data\n");
         if !self.setup.sentinel {
             text.push_str("save \"\"\nappendonly no\nenable-debug-command yes\n");
         }
@@ -315,29 +319,4 @@ impl Redis {
         }
         text
     }
-
-    fn log(&self) -> String {
-        let said = std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
-        let tail: Vec<&str> = said.lines().rev().take(5).collect();
-        tail.into_iter().rev().collect::<Vec<_>>().join(" | ")
-    }
-}
-
-/// Whether a child that nobody has waited for has ended.
-fn has_ended(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
-}
-
-/// Percent-encodes every byte that could mean something in a URL.
-pub fn encode(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() {
-            encoded.push(char::from(byte));
-        } else {
-            write!(encoded, "%{byte:02X}").unwrap();
-        }
-    }
-    encoded
 }

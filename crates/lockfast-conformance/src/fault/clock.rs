@@ -4,48 +4,35 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::program;
 
-/// The shim, compiled once in this process, to where cargo lets tests write.
-static SHIM: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (library, made) = (folder.join("clock_shim.so"), tempfile::tempdir_in(folder).unwrap());
-    // Another process may be using the one that is there, so it is not written to but replaced.
-    let fresh = made.path().join("clock_shim.so");
-    program::run_well(
-        Command::new(program::find("cc"))
-            .args(["-O1", "-shared", "-fPIC", "-o"])
-            .arg(&fresh)
-            .arg(program::beside("kit/clock_shim.c")),
-    );
-    std::fs::rename(&fresh, &library).unwrap();
-    library
-});
+/// What makes a program see another clock; see there.
+const SHIM: &str = include_str!("clock_shim.c");
 
 /// The clock of one server.
 #[derive(Debug)]
 pub struct Clock {
     offset: File,
     path: PathBuf,
+    shim: PathBuf,
 }
 
 impl Clock {
-    /// A clock that is right, with its offset kept in `directory`.
+    /// A clock that is right, with its offset and the shim kept in `directory`.
     pub fn new(directory: &Path) -> Self {
         let path = directory.join("clock-offset");
         let offset =
             File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-        let clock = Self { offset, path };
+        let clock = Self { offset, path, shim: compile(directory) };
         clock.set(Duration::ZERO, Duration::ZERO);
         clock
     }
 
     /// Makes a program that is yet to be started see this clock.
     pub fn preload(&self, command: &mut Command) {
-        command.env("LD_PRELOAD", &*SHIM).env("LOCKFAST_CLOCK_OFFSET", &self.path);
+        command.env("LD_PRELOAD", &self.shim).env("LOCKFAST_CLOCK_OFFSET", &self.path);
     }
 
     /// Moves the clock ahead of the real one.
@@ -64,4 +51,13 @@ impl Clock {
             self.offset.write_all_at(&us.to_ne_bytes(), place).unwrap();
         }
     }
+}
+
+fn compile(directory: &Path) -> PathBuf {
+    let (source, shim) = (directory.join("clock_shim.c"), directory.join("clock_shim.so"));
+    std::fs::write(&source, SHIM).unwrap();
+    let mut command = Command::new(program::find("cc"));
+    command.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&shim).arg(&source);
+    program::run_well(&mut command);
+    shim
 }

@@ -25,7 +25,9 @@ pub enum Flaw {
 /// A certificate and its key.
 #[derive(Clone, Debug)]
 pub struct Pair {
+    /// The file of the certificate.
     pub certificate: PathBuf,
+    /// The file of its key.
     pub key: PathBuf,
 }
 
@@ -37,6 +39,8 @@ pub struct Authority {
 }
 
 impl Authority {
+    /// An authority that nobody has heard of yet.
+    #[allow(clippy::new_without_default, reason = "it starts a program")]
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let ca = pair(directory.path(), "ca");

@@ -9,7 +9,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use lockfast::Moment;
+use lockfast_core::Moment;
 
 const FIRST: u32 = 10_000;
 const COUNT: u32 = 20_000;
@@ -23,6 +23,10 @@ pub struct Port {
 }
 
 impl Port {
+    /// Takes a free one.
+    ///
+    /// # Panics
+    /// When there is none.
     pub fn take() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // Processes begin at different places, so that they seldom meet.
@@ -39,6 +43,7 @@ impl Port {
         panic!("no free port from {FIRST} on");
     }
 
+    /// Its number.
     pub fn number(&self) -> u16 {
         self.number
     }

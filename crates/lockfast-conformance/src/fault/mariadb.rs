@@ -1,0 +1,235 @@
+//! A real MariaDB on a free port of loopback and a Unix socket, in a directory of its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use super::certificate::Pair;
+use super::clock::Clock;
+use super::port::Port;
+use super::server::Server;
+use super::url::encode;
+use super::{program, template};
+
+/// The user who may do everything, and the database that is made for tests.
+const SUPERUSER: &str = "root";
+const DATABASE: &str = "lockfast";
+
+/// Small files are copied fast.
+const LOG_SIZE: &str = "--innodb-log-file-size=8M";
+
+/// How a server is to be.
+#[derive(Debug, Default)]
+pub struct Setup {
+    options: Vec<String>,
+    durable: bool,
+    clock: bool,
+}
+
+impl Setup {
+    /// A server with a user `root` without a password, that may lose commits when the machine
+    /// crashes, but not when only the server does.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Any option of mariadbd, such as `--max-connections=10`; the last one counts.
+    pub fn option(mut self, option: impl Into<String>) -> Self {
+        self.options.push(option.into());
+        self
+    }
+
+    /// Every commit is on disk before it is answered.
+    pub fn durable(mut self) -> Self {
+        self.durable = true;
+        self
+    }
+
+    /// With a wall clock that can be stepped.
+    pub fn clock(mut self) -> Self {
+        self.clock = true;
+        self
+    }
+
+    /// With TLS for those who ask for it.
+    pub fn tls(self, certificate: &Pair) -> Self {
+        self.option(format!("--ssl-cert={}", certificate.certificate.display()))
+            .option(format!("--ssl-key={}", certificate.key.display()))
+    }
+
+    /// Starts it and waits until it answers.
+    pub fn start(self) -> MariaDb {
+        let directory = tempfile::tempdir().unwrap();
+        template::copy(&prepare(), &directory.path().join("data"));
+        let clock = self.clock.then(|| Clock::new(directory.path()));
+        let port = Port::take();
+        let mut server = MariaDb { server: None, setup: self, port, directory, clock };
+        server.launch();
+        server.sql_on("", &format!("CREATE DATABASE {DATABASE}"));
+        server
+    }
+}
+
+/// A running server. Dropping it kills it and removes its directory.
+#[derive(Debug)]
+pub struct MariaDb {
+    // The first to be dropped: it must end before its directory goes.
+    server: Option<Server>,
+    setup: Setup,
+    port: Port,
+    directory: TempDir,
+    clock: Option<Clock>,
+}
+
+impl MariaDb {
+    /// A server with a user `root` without a password.
+    pub fn start() -> Self {
+        Setup::new().start()
+    }
+
+    /// The port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port()))
+    }
+
+    /// Its Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("mariadb.sock")
+    }
+
+    /// Its clock, if it was set up with one.
+    pub fn clock(&self) -> &Clock {
+        self.clock.as_ref().expect("Setup::clock was not asked for")
+    }
+
+    /// The URL of the user who may do everything.
+    pub fn url(&self) -> String {
+        self.url_as(SUPERUSER, None)
+    }
+
+    /// The URL of another user.
+    pub fn url_as(&self, user: &str, password: Option<&str>) -> String {
+        self.url_of(user, password, DATABASE)
+    }
+
+    fn url_of(&self, user: &str, password: Option<&str>, database: &str) -> String {
+        let secret = password.map_or_else(String::new, |password| format!(":{}", encode(password)));
+        format!("mysql://{}{secret}@{}/{}", encode(user), self.address(), encode(database))
+    }
+
+    /// Runs SQL as the user who may do everything; rows as lines, columns with tabs between them.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn sql(&self, sql: &str) -> String {
+        self.sql_on(DATABASE, sql)
+    }
+
+    /// The same on another database.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn sql_on(&self, database: &str, sql: &str) -> String {
+        let (succeeded, said) = program::try_run(&mut self.client(database, sql));
+        assert!(succeeded, "{sql} failed: {said}");
+        said
+    }
+
+    /// Whether SQL succeeded, and what the client printed.
+    pub fn try_sql(&self, sql: &str) -> (bool, String) {
+        program::try_run(&mut self.client(DATABASE, sql))
+    }
+
+    /// Creates a database and tells its URL for the user who may do everything.
+    pub fn create_database(&self, name: &str) -> String {
+        self.sql(&format!("CREATE DATABASE `{name}`"));
+        self.url_of(SUPERUSER, None, name)
+    }
+
+    /// Kills it (SIGKILL).
+    pub fn kill(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.kill();
+        }
+    }
+
+    /// Ends it in order; whoever is connected is disconnected.
+    pub fn shut_down(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.end_by(Signal::TERM);
+        }
+    }
+
+    /// Starts it again on the same port with what it had, after killing it if it still runs.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.launch();
+    }
+
+    /// Stops it (SIGSTOP): it accepts connections and answers nothing.
+    pub fn pause(&self) {
+        self.server.as_ref().expect("it runs").pause();
+    }
+
+    /// Lets it continue (SIGCONT).
+    pub fn resume(&self) {
+        self.server.as_ref().expect("it runs").resume();
+    }
+
+    fn client(&self, database: &str, sql: &str) -> Command {
+        let mut command = Command::new(program::find("mariadb"));
+        command.args(["--no-defaults", "--batch", "--skip-column-names", "--user", SUPERUSER]);
+        command.arg("--socket").arg(self.socket()).args(["--execute", sql, database]);
+        command
+    }
+
+    fn launch(&mut self) {
+        let directory = self.directory.path();
+        let mut command = Command::new(program::find("mariadbd"));
+        command.args(["--no-defaults", LOG_SIZE, "--bind-address=127.0.0.1"]);
+        command.args(["--skip-name-resolve", "--innodb-buffer-pool-size=64M"]);
+        if rustix::process::geteuid().is_root() {
+            command.arg("--user=root");
+        }
+        if !self.setup.durable {
+            // A commit reaches the system but not the disk.
+            command.args(["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync"]);
+        }
+        command.arg(format!("--port={}", self.port()));
+        for (option, file) in [("datadir", "data"), ("socket", "mariadb.sock"), ("pid-file", "pid")]
+        {
+            command.arg(format!("--{option}={}", directory.join(file).display()));
+        }
+        command.args(&self.setup.options).current_dir(directory);
+        if let Some(clock) = &self.clock {
+            clock.preload(&mut command);
+        }
+        let mut server = Server::spawn(&mut command, &directory.join("log"));
+        server.wait_until_it(|| program::try_run(&mut self.client("", "SELECT 1")).0);
+        self.server = Some(server);
+    }
+}
+
+/// A data directory that nobody has used yet.
+fn prepare() -> PathBuf {
+    let version = program::run_well(Command::new(program::find("mariadbd")).arg("--version"));
+    let version = version.split_whitespace().nth(2).unwrap_or("unknown");
+    template::prepare(&format!("mariadb-{}", version.replace('/', "-")), |directory| {
+        let mut command = Command::new(program::find("mariadb-install-db"));
+        command.args(["--no-defaults", "--auth-root-authentication-method=normal", LOG_SIZE]);
+        command.args(["--skip-test-db", "--skip-name-resolve"]);
+        if rustix::process::geteuid().is_root() {
+            command.arg("--user=root");
+        }
+        command.arg(format!("--datadir={}", directory.display()));
+        program::run_well(&mut command);
+    })
+}
