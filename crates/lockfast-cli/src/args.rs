@@ -65,6 +65,7 @@ pub(crate) enum Command {
     List(List),
     Watch(Watch),
     ForceRelease(ForceRelease),
+    Migrate(Migrate),
     Bench(Bench),
     Completions(Completions),
     Man(Man),
@@ -269,6 +270,13 @@ pub(crate) enum BenchKind {
         seconds: u64,
     },
 }
+
+/// Create or upgrade the schema of a store that has one
+///
+/// A database's tables are made on first use where the user may do that. Where it may not, run this
+/// once as a user who may, and again after an upgrade of Lockfast. Running it again changes nothing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Migrate {}
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]

@@ -17,6 +17,7 @@
 //! | the only public error | [`error`] |
 //! | what each node said, where several decide | [`vote`] |
 //! | store URLs | [`address`] |
+//! | what became of a store's schema | [`migration`] |
 //! | names of spans, events and metrics | [`observe`] |
 //! | the queue that lets a store batch | [`batch`] |
 
@@ -28,6 +29,7 @@ pub mod error;
 pub mod fence;
 pub mod grant;
 pub mod holder;
+pub mod migration;
 pub mod name;
 pub mod observe;
 pub mod request;
@@ -44,6 +46,7 @@ pub use grant::{
     AcquireOutcome, Grant, LossCause, Refusal, ReleaseOutcome, RenewOutcome, RevokeOutcome,
 };
 pub use holder::{ClientId, HolderId, Label};
+pub use migration::Migration;
 pub use name::LockName;
 pub use request::{AcquireRequest, Mode, Query, ReleaseRequest, RenewRequest, RevokeRequest, Wait};
 pub use time::{Alarm, Moment};

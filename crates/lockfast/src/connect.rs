@@ -4,24 +4,43 @@
 use std::sync::Arc;
 
 use lockfast_core::error::quote;
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind, Result};
+use lockfast_core::{
+    Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind, Migration, Result,
+};
 
 type Connect = fn(Address, ConnectContext) -> BoxFuture<'static, Result<Arc<dyn Backend>>>;
+type Migrate = fn(Address) -> BoxFuture<'static, Result<Migration>>;
 
-/// The schemes of each store that was compiled in.
-const BACKENDS: &[(&[&str], Connect)] = &[
+/// A store that was compiled in.
+pub(crate) struct Entry {
+    schemes: &'static [&'static str],
+    /// How to connect to it.
+    pub(crate) connect: Connect,
+    /// How its schema is brought up to date, if it has one that is not made by itself.
+    pub(crate) migrate: Option<Migrate>,
+}
+
+const BACKENDS: &[Entry] = &[
     #[cfg(feature = "embedded")]
-    (lockfast_backend_embedded::SCHEMES, lockfast_backend_embedded::connect),
+    Entry {
+        schemes: lockfast_backend_embedded::SCHEMES,
+        connect: lockfast_backend_embedded::connect,
+        migrate: None,
+    },
     #[cfg(feature = "redis")]
-    (lockfast_backend_redis::SCHEMES, lockfast_backend_redis::connect),
+    Entry {
+        schemes: lockfast_backend_redis::SCHEMES,
+        connect: lockfast_backend_redis::connect,
+        migrate: None,
+    },
 ];
 
-/// The way to the store that `url` names, found before anything is touched.
-pub(crate) fn resolve(url: &str) -> Result<(Address, Connect)> {
+/// The store that `url` names, found before anything is touched.
+pub(crate) fn resolve(url: &str) -> Result<(Address, &'static Entry)> {
     let address = Address::parse(url)?;
-    let found = BACKENDS.iter().find(|(schemes, _)| schemes.contains(&address.scheme()));
+    let found = BACKENDS.iter().find(|entry| entry.schemes.contains(&address.scheme()));
     match found {
-        Some((_, connect)) => Ok((address, *connect)),
+        Some(entry) => Ok((address, entry)),
         None => Err(Error::new(
             ErrorKind::InvalidUrl,
             format!(
@@ -35,7 +54,8 @@ pub(crate) fn resolve(url: &str) -> Result<(Address, Connect)> {
 
 /// The schemes of all stores that were compiled in, each with its colon.
 pub(crate) fn known_schemes() -> Vec<String> {
-    BACKENDS.iter().flat_map(|(schemes, _)| *schemes).map(|scheme| format!("{scheme}:")).collect()
+    let schemes = BACKENDS.iter().flat_map(|entry| entry.schemes);
+    schemes.map(|scheme| format!("{scheme}:")).collect()
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ pub mod blocking;
 mod connect;
 mod lease;
 mod locker;
+mod migrate;
 mod primitive;
 mod store;
 mod telemetry;
@@ -48,6 +49,7 @@ pub use lease::handle::{Checked, Guard, Lease, LeaseStatus, Released};
 pub use lease::policy::Options;
 pub use locker::{Locker, LockerBuilder};
 pub use lockfast_core::*;
+pub use migrate::migrate;
 pub use primitive::{
     Attempt, DetachedLease, Lock, MultiGuard, MultiLock, Mutex, RwLock, Semaphore,
 };

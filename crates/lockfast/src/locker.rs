@@ -255,8 +255,8 @@ impl LockerBuilder {
     /// options that do not go with the store, [`ErrorKind::Unsupported`] when it gives less
     /// than required; what the store meets.
     pub async fn connect(self, url: &str) -> Result<Locker> {
-        let (address, connect) = connect::resolve(url)?;
-        self.connect_with(move |context| connect(address, context)).await
+        let (address, entry) = connect::resolve(url)?;
+        self.connect_with(move |context| (entry.connect)(address, context)).await
     }
 
     /// Connects to a store that the caller brings.

@@ -6,6 +6,7 @@ pub(crate) mod completions;
 pub(crate) mod force_release;
 pub(crate) mod list;
 pub(crate) mod man;
+pub(crate) mod migrate;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod run;

@@ -167,16 +167,31 @@ fn benchmarks_print_their_numbers() {
 }
 
 #[test]
+fn a_store_without_a_schema_has_nothing_to_migrate() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.run(["migrate"]).expect(0).stdout;
+    assert_eq!(said, "nothing to migrate: this store needs no schema\n");
+    let value = sandbox.run(["migrate", "--json"]).expect(0).json();
+    assert_eq!(value, serde_json::json!({ "changed": false, "from": null, "version": null }));
+    assert!(!sandbox.path("store").exists(), "it was not to be touched");
+    sandbox.run(["migrate", "nightly"]).expect(64);
+    let unknown = sandbox.run(["migrate", "--on", "oracle://h"]).expect(78);
+    assert!(unknown.stderr.contains("embedded:"), "{}", unknown.stderr);
+}
+
+#[test]
 fn completions_and_manual_pages_render() {
     let sandbox = Sandbox::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = sandbox.run(["completions", shell]).expect(0).stdout;
-        assert!(script.contains("force-release") && !script.contains("__guard"), "{shell}");
+        assert!(script.contains("force-release") && script.contains("migrate"), "{shell}");
+        assert!(!script.contains("__guard"), "{shell}");
     }
     assert!(sandbox.run(["man"]).expect(0).stdout.contains(".TH lockfast 1"));
     std::fs::create_dir(sandbox.path("man")).unwrap();
     sandbox.run(["man", "--dir", "man"]).expect(0);
     assert!(sandbox.read("man/lockfast-run.1").contains("Exit status"));
+    assert!(sandbox.read("man/lockfast-migrate.1").contains("schema"));
     assert!(sandbox.read("man/lockfast-bench-cycle.1").contains(".TH"));
     sandbox.run(["man", "--dir", "nowhere"]).expect(74);
 }
