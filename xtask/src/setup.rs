@@ -60,6 +60,24 @@ const NEEDS: &[Need] = &[
         purpose: "runs node-redlock, which shares locks with the Redis store",
     },
     Need { program: "npm", proof: &[], packages: &["npm"], purpose: "installs node-redlock" },
+    Need {
+        program: "postgres",
+        proof: &[],
+        packages: &["postgresql"],
+        purpose: "is what the PostgreSQL store is tested with",
+    },
+    Need {
+        program: "pgbouncer",
+        proof: &[],
+        packages: &["pgbouncer"],
+        purpose: "is the pooler that the PostgreSQL store is tested behind",
+    },
+    Need {
+        program: "mariadbd",
+        proof: &[],
+        packages: &["mariadb-server"],
+        purpose: "is what the MySQL store is tested with",
+    },
 ];
 
 /// Where the foreign clients of the Redis store's tests are listed, and where they go.
@@ -68,6 +86,9 @@ const CLIENTS_TO: &str = "target/foreign-clients";
 
 /// Where servers are that a user's `PATH` often leaves out.
 const FOLDERS_MORE: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Where Debian keeps the programs of each version of PostgreSQL, as `VERSION/bin`.
+const FOLDER_POSTGRES: &str = "/usr/lib/postgresql";
 
 /// Installs what is missing.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -167,8 +188,10 @@ fn apt(is_root: bool, arguments: &[&str]) -> Step {
 
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = fs::read_dir(FOLDER_POSTGRES).into_iter().flatten().flatten();
     std::env::split_paths(&path)
         .chain(FOLDERS_MORE.iter().map(PathBuf::from))
+        .chain(versions.map(|version| version.path().join("bin")))
         .any(|folder| folder.join(program).is_file())
 }
 
