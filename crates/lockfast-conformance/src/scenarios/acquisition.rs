@@ -145,7 +145,7 @@ async fn that_fails_is_undone(arena: Arena) {
     let locker = arena.locker(&switch).await;
     switch.set(Operation::Acquire, Fault::SwallowReply);
     switch.set(Operation::Release, Fault::Fail);
-    let error = mutex(&locker, &long_lease().retries(1)).acquire().await;
+    let error = mutex(&locker, &long_lease().no_wait().retries(1)).acquire().await;
     let error = error.expect_err("no answer came through");
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     let client = arena.client().await;

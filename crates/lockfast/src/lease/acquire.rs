@@ -26,6 +26,11 @@ pub(crate) struct Target {
     pub(crate) policy: Policy,
 }
 
+/// How long the store may fail before an acquisition that waits without a limit is told: it would
+/// not learn otherwise that the store is gone for good.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
 /// What came of an acquisition.
 pub(crate) enum Acquired {
     Granted { holder: HolderId, grant: Grant },
@@ -66,8 +71,9 @@ impl Target {
         let telemetry = &self.store.telemetry;
         let start = Moment::now();
         let attempt = Attempt::new(self)?;
-        let mut tries_left = self.policy.retries;
+        let mut repeats = Repeats::new(wait, self.policy.retries);
         loop {
+            let asked = Moment::now();
             let error = match self.ask_once(attempt.holder, wait, detached).await {
                 Ok(AcquireOutcome::Granted(grant)) if !self.is_late(&grant) => {
                     telemetry.granted(&self.name, grant.fence, Moment::now().since(start));
@@ -82,19 +88,13 @@ impl Target {
                 Err(error) => error.with_lock(&self.name),
             };
             telemetry.acquire_failed(&self.name, &error);
-            // A node that is not the right one may be so again, or another may be found.
-            let is_elsewhere = [ErrorKind::Unreachable, ErrorKind::NoQuorum, ErrorKind::WrongNode]
-                .contains(&error.kind());
-            let may_retry = is_elsewhere && error.retry() == Retry::Later;
-            let in_time = !matches!(wait, Wait::Until(end) if end.has_passed(Moment::now()));
-            if !(may_retry && tries_left > 0 && in_time) {
-                attempt.fail(&error, tries_left < self.policy.retries);
-                return Err(error);
+            match repeats.pause_after(&error, asked, Moment::now()) {
+                Some(pause) => self.store.sleep(pause).await,
+                None => {
+                    attempt.fail(&error, repeats.count > 0);
+                    return Err(error);
+                }
             }
-            let tried = self.policy.retries - tries_left;
-            tries_left -= 1;
-            let pause = Duration::from_millis(50) * 2_u32.pow(tried.min(5));
-            self.store.sleep(pause.mul_f64(0.5 + jitter())).await;
         }
     }
 
@@ -137,6 +137,51 @@ impl Target {
             ),
         )
         .with_lock(&self.name)
+    }
+}
+
+/// When an acquisition is tried again. Whoever waits for a lock also waits for a store that cannot
+/// serve it for a while (it restarts, loads its data, fails over); whoever does not wait has a few
+/// quick tries, which heal a broken connection and no more.
+struct Repeats {
+    wait: Wait,
+    most: u32,
+    count: u32,
+    failing_since: Option<Moment>,
+}
+
+impl Repeats {
+    fn new(wait: Wait, most: u32) -> Self {
+        Self { wait, most, count: 0, failing_since: None }
+    }
+
+    /// How long to pause before the next try, after one that began at `asked` and has failed;
+    /// `None` when there is none.
+    fn pause_after(&mut self, error: &Error, asked: Moment, now: Moment) -> Option<Duration> {
+        // A node that is not the right one may be so again, or another may be found.
+        let is_elsewhere = [ErrorKind::Unreachable, ErrorKind::NoQuorum, ErrorKind::WrongNode]
+            .contains(&error.kind());
+        if !is_elsewhere || error.retry() != Retry::Later || self.most == 0 {
+            return None;
+        }
+        if now.since(asked) >= PATIENCE / 2 {
+            // It stood in line for most of that time, so the store has only just failed.
+            self.failing_since = None;
+            self.count = self.count.min(1);
+        }
+        let since = *self.failing_since.get_or_insert(now);
+        let left = match self.wait {
+            Wait::No if self.count >= self.most => return None,
+            Wait::No => Duration::MAX,
+            Wait::Until(end) => end.remaining(now),
+            Wait::Forever => (since + PATIENCE).remaining(now),
+        };
+        if left.is_zero() {
+            return None;
+        }
+        let pause = (Duration::from_millis(50) * 2_u32.pow(self.count.min(5))).min(PAUSE_MAX);
+        self.count += 1;
+        Some(pause.mul_f64(0.5 + jitter()).min(left))
     }
 }
 
@@ -187,5 +232,65 @@ impl Drop for Attempt<'_> {
         if self.undo.is_some() {
             self.target.store.telemetry.cancelled(&self.target.name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn unreachable() -> Error {
+        Error::new(ErrorKind::Unreachable, "it loads its data")
+    }
+
+    /// How many tries follow the first, each of which fails at once, and for how long.
+    fn count(wait: Wait, most: u32, start: Moment) -> (u32, Duration) {
+        let mut repeats = Repeats::new(wait, most);
+        let mut now = start;
+        while let Some(pause) = repeats.pause_after(&unreachable(), now, now) {
+            now = now + pause;
+        }
+        (repeats.count, now.since(start))
+    }
+
+    #[test]
+    fn who_waits_outlasts_a_store_that_fails_for_a_while() {
+        let start = Moment::now();
+        let (tries, took) = count(Wait::No, 2, start);
+        assert_eq!(tries, 2);
+        assert!(took < SECOND / 4, "{took:?}");
+        let (tries, took) = count(Wait::Until(start + 10 * SECOND), 2, start);
+        assert!((7..40).contains(&tries), "{tries}");
+        assert_eq!(took, 10 * SECOND, "the last try is when the wait ends");
+        assert_eq!(count(Wait::Forever, 2, start).1, PATIENCE);
+        // Who asks for no other try gets none.
+        for wait in [Wait::No, Wait::Until(start + SECOND), Wait::Forever] {
+            assert_eq!(count(wait, 0, start).0, 0);
+        }
+    }
+
+    #[test]
+    fn what_lasts_is_told_at_once() {
+        let now = Moment::now();
+        let mut repeats = Repeats::new(Wait::Forever, 2);
+        let full = unreachable().with_retry(Retry::Never);
+        assert_eq!(repeats.pause_after(&full, now, now), None);
+        for kind in [ErrorKind::Permission, ErrorKind::TooLate, ErrorKind::Conflict] {
+            assert_eq!(repeats.pause_after(&Error::new(kind, ""), now, now), None);
+        }
+    }
+
+    #[test]
+    fn patience_begins_anew_after_waiting_in_line() {
+        let start = Moment::now();
+        let mut repeats = Repeats::new(Wait::Forever, 2);
+        assert!(repeats.pause_after(&unreachable(), start, start).is_some());
+        // The next try stood in line for an hour.
+        let later = start + 3600 * SECOND;
+        assert!(repeats.pause_after(&unreachable(), start + SECOND, later).is_some());
+        let over = later + PATIENCE;
+        assert_eq!(repeats.pause_after(&unreachable(), over, over), None);
     }
 }

@@ -67,21 +67,23 @@ impl Options {
         self
     }
 
-    /// Waits at most so long for a taken lock; zero means one try. At most 24 h.
+    /// Waits at most so long for a taken lock, and for a store that cannot serve it for a while
+    /// (it restarts, loads its data, fails over); zero means not to wait. At most 24 h.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = WaitLimit::For(wait);
         self
     }
 
-    /// Waits as long as it takes.
+    /// Waits as long as it takes, but not longer than a minute for a store that fails all the
+    /// time.
     #[must_use]
     pub fn wait_forever(mut self) -> Self {
         self.wait = WaitLimit::Forever;
         self
     }
 
-    /// Tries once.
+    /// Does not wait, neither for a taken lock nor for a store that cannot serve it.
     #[must_use]
     pub fn no_wait(self) -> Self {
         self.wait(Duration::ZERO)
@@ -117,8 +119,9 @@ impl Options {
         self
     }
 
-    /// How often an acquisition is tried again when the store cannot be reached; twice unless
-    /// set.
+    /// How often an acquisition that does not wait is tried again, a moment later, when the store
+    /// cannot be reached; twice unless set. One that waits is tried again until its wait ends, but
+    /// with 0 never: then every failure is told at once.
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
