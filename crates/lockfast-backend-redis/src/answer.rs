@@ -214,11 +214,13 @@ impl Store {
     }
 
     /// Repeats what can be repeated, tells the rest.
-    fn repair(&self, repairs: Repairs) -> Option<Failure> {
+    pub(crate) fn repair(&self, repairs: Repairs) -> Option<Failure> {
         let mut again = Vec::new();
         let mut broken = None;
         for (mut op, failure) in repairs.0 {
-            match failure.remedy {
+            match &failure.remedy {
+                Remedy::Ask(place) => self.ask_there(op, place, &failure),
+                Remedy::TryAgain => self.try_soon(op, &failure),
                 Remedy::Tell => self.fail_op(op, &failure),
                 Remedy::Follow => match self.cluster.as_ref().and_then(Weak::upgrade) {
                     Some(cluster) if op.try_again() => cluster.follow(op),
@@ -229,7 +231,7 @@ impl Store {
                     self.fail_op(op, &failure);
                     broken = Some(failure);
                 }
-                Remedy::Wait(ms) => self.postpone(op, &failure, Duration::from_millis(ms)),
+                Remedy::Wait(ms) => self.postpone(op, &failure, Duration::from_millis(*ms)),
                 Remedy::LoadScripts | Remedy::Enroll | Remedy::ReconnectAndRepeat => {
                     match failure.remedy {
                         Remedy::LoadScripts => self.ask_for_scripts(),
@@ -249,7 +251,7 @@ impl Store {
     }
 
     /// Nothing is granted for a while: whoever may wait does.
-    fn postpone(&self, op: Op, failure: &Failure, pause: Duration) {
+    pub(crate) fn postpone(&self, op: Op, failure: &Failure, pause: Duration) {
         match op {
             Op::Take(Take { claim, purpose: Purpose::First(asker), .. }) if claim.may_wait() => {
                 self.lobby.enter(claim, asker, None, Some(pause));
@@ -295,10 +297,10 @@ fn share<T>(items: Vec<T>, calls: usize) -> impl Iterator<Item = Vec<T>> {
 
 /// Requests that the server did not serve, and why.
 #[derive(Default)]
-struct Repairs(Vec<(Op, Failure)>);
+pub(crate) struct Repairs(Vec<(Op, Failure)>);
 
 impl Repairs {
-    fn add(&mut self, op: Op, failure: Failure) {
+    pub(crate) fn add(&mut self, op: Op, failure: Failure) {
         self.0.push((op, failure));
     }
 }

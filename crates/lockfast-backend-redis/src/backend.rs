@@ -20,7 +20,7 @@ use crate::batch::{Give, LOCKS_MAX, Op, Plain, Purpose, Renew, Renewal, Take, Th
 use crate::claim::{self, Answer, Claim};
 use crate::cluster::Cluster;
 use crate::config::{Config, Endpoint, OnDataLoss};
-use crate::inspect::labels;
+use crate::inspect::labels_soon;
 use crate::record::{self, Keys, Seen};
 use crate::slot;
 use crate::store::Store;
@@ -243,8 +243,9 @@ impl Redis {
                 _ => None,
             })
             .collect();
-        let labels = labels(&self.store, unknown).await;
+        let labels = labels_soon(&self.store, unknown).await;
         let outcome = |renewal| match renewal {
+            Renewal::Unanswered(failure) => RenewOutcome::Unanswered(failure.to_error()),
             Renewal::Renewed => RenewOutcome::Renewed,
             Renewal::Lost(cause) => RenewOutcome::Lost(cause),
             Renewal::TakenBy(client) => RenewOutcome::Lost(LossCause::Taken {

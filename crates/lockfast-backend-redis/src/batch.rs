@@ -86,6 +86,8 @@ pub(crate) enum Renewal {
     Lost(LossCause),
     /// Somebody else has the lock; who, if Lockfast knows.
     TakenBy(Option<ClientId>),
+    /// The node that has it did not answer.
+    Unanswered(Failure),
 }
 
 impl Renewal {
@@ -168,6 +170,22 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    pub(crate) fn add(&mut self, op: Op) {
+        match op {
+            Op::Take(take) => self.takes.push(take),
+            Op::Give(give) => self.gives.push(give),
+            Op::Renew(renew) => self.renews.push(renew),
+            Op::Plain(plain) => self.plains.push((plain, 0)),
+        }
+    }
+
+    /// Of all that is taken or renewed.
+    pub(crate) fn shortest_ttl(&self) -> Duration {
+        let takes = self.takes.iter().map(|take| take.claim.ttl);
+        let leases = self.renews.iter().flat_map(|renew| renew.leases.iter());
+        takes.chain(leases.map(|lease| lease.ttl)).min().unwrap_or(Duration::MAX)
+    }
+
     pub(crate) fn into_ops(self) -> impl Iterator<Item = Op> {
         let renews = self.renews.into_iter().map(Op::Renew);
         let takes = self.takes.into_iter().map(Op::Take);

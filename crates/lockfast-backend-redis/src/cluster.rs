@@ -1,21 +1,23 @@
 //! The nodes of a cluster: each master has a link of its own, and a request goes to the one that
 //! has the slot of its lock. When that is another one by now, the map is drawn anew.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod tally;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, Moment};
+use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, Moment, RenewRequest};
 use tokio::sync::oneshot;
 
-use crate::batch::{Op, Plain, Renew, Renewal};
+use crate::batch::{Op, Plain, Renew};
 use crate::config::Endpoint;
 use crate::lobby::Lobby;
 use crate::record;
 use crate::slot;
 use crate::store::{Store, lock};
-use crate::wire::cluster::{Range, draw_map};
+use crate::wire::cluster::{Range, draw_map, read_place};
 use crate::wire::dial::Dialer;
 use crate::wire::link::{Link, Traffic as _, jitter};
 use crate::wire::{Failure, Pipeline};
@@ -126,10 +128,8 @@ impl Cluster {
             Op::Take(take) => self.slot(&take.claim.name),
             Op::Give(give) => self.slot(&give.name),
             Op::Plain(plain) => plain.slot.unwrap_or(0),
-            Op::Renew(renew) => match renew.leases.first() {
-                Some(first) if renew.leases.len() == 1 => self.slot(&first.name),
-                _ => return self.route_parts(op),
-            },
+            Op::Renew(renew) if renew.leases.len() == 1 => self.slot(&renew.leases[0].name),
+            Op::Renew(_) => return self.route_each(op),
         };
         self.hand(slot, op);
     }
@@ -150,47 +150,42 @@ impl Cluster {
         self.front().fail_op(op, failure);
     }
 
-    /// Renewals go to each node on their own, and their answers are put together again.
-    fn route_parts(&self, op: Op) {
+    /// Each lease is renewed by the node that has it, whatever comes of the others, and the
+    /// answers are put together again.
+    fn route_each(&self, op: Op) {
         let Op::Renew(Renew { leases, asker, confirm, tries }) = op else { return };
-        let mut parts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        {
-            let map = lock(&self.map);
-            for (at, lease) in leases.iter().enumerate() {
-                let slot = self.slot(&lease.name);
-                let owner = map.ranges.iter().find(|it| (it.first..=it.last).contains(&slot));
-                let owner = owner
-                    .and_then(|it| map.nodes.iter().position(|node| node.endpoint == it.master));
-                parts.entry(owner.unwrap_or(usize::MAX)).or_default().push(at);
-            }
-        }
-        let mut answers = Vec::new();
-        for places in parts.into_values() {
-            let some: Arc<[_]> = places.iter().map(|at| leases[*at].clone()).collect();
-            let slot = some.first().map_or(0, |lease| self.slot(&lease.name));
+        let start = Moment::now();
+        let ask = |lease: &RenewRequest| {
             let (asker, answer) = oneshot::channel();
-            self.hand(slot, Op::Renew(Renew { leases: some, asker, confirm, tries }));
-            answers.push((places, answer));
-        }
-        let count = leases.len();
+            let leases = [lease.clone()].into();
+            self.hand(self.slot(&lease.name), Op::Renew(Renew { leases, asker, confirm, tries }));
+            answer
+        };
+        let answers = leases.iter().map(ask).collect();
+        let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
         self.context.runtime.spawn(async move {
-            let mut all: Vec<Option<Renewal>> = vec![None; count];
-            let mut failure = None;
-            // Whatever comes of one node, the others are asked and have renewed.
-            for (places, answer) in answers {
-                match answer.await {
-                    Ok(Ok(outcomes)) => places
-                        .into_iter()
-                        .zip(outcomes)
-                        .for_each(|(at, outcome)| all[at] = Some(outcome)),
-                    Ok(Err(it)) => failure = Some(it),
-                    Err(_) => {}
-                }
-            }
-            let gone = || Failure::new(ErrorKind::Unreachable, "a node left the cluster");
-            let all: Option<Vec<Renewal>> = all.into_iter().collect();
-            let _ = asker.send(all.ok_or_else(|| failure.unwrap_or_else(gone)));
+            let _ = asker.send(tally::collect(answers, start, shortest).await);
         });
+    }
+
+    /// The node that another one has named, although it need not have any slot yet.
+    pub(crate) fn find_node(&self, asked: &Endpoint, place: &str) -> Option<Arc<Store>> {
+        let endpoint = read_place(asked, place)?;
+        Some(self.meet(&mut lock(&self.map), &endpoint))
+    }
+
+    /// The store of a node, with a link to it.
+    fn meet(&self, map: &mut Map, endpoint: &Endpoint) -> Arc<Store> {
+        if let Some(node) = map.nodes.iter().find(|node| node.endpoint == *endpoint) {
+            return Arc::clone(&node.store);
+        }
+        let dialer = Arc::new(self.dialer.for_node(endpoint.clone()));
+        let store = self.store(Arc::clone(&dialer));
+        let link = Link::start_later(&self.context.runtime, Arc::clone(&store), dialer);
+        store.open(link.pump());
+        let endpoint = endpoint.clone();
+        map.nodes.push(Node { endpoint, store: Arc::clone(&store), _link: link });
+        store
     }
 
     /// Another node has it: repeats the request when the map is up to date.
@@ -243,14 +238,7 @@ impl Cluster {
         let gone = {
             let mut map = lock(&self.map);
             for range in &ranges {
-                if map.nodes.iter().all(|node| node.endpoint != range.master) {
-                    let endpoint = range.master.clone();
-                    let dialer = Arc::new(self.dialer.for_node(endpoint.clone()));
-                    let store = self.store(Arc::clone(&dialer));
-                    let link = Link::start_later(&self.context.runtime, Arc::clone(&store), dialer);
-                    store.open(link.pump());
-                    map.nodes.push(Node { endpoint, store, _link: link });
-                }
+                self.meet(&mut map, &range.master);
             }
             let (stay, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut map.nodes)
                 .into_iter()

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockfast_core::{ClientId, Label, LockName, LockView, Result};
 use tokio::sync::oneshot;
@@ -16,6 +17,8 @@ use crate::wire::{Failure, Pipeline, Reply};
 
 /// How many labels are remembered before all are asked for again.
 const LABELS_MAX: usize = 4096;
+/// How long a renewal waits for the label of whoever has the lock now.
+const SOON: Duration = Duration::from_millis(100);
 /// How many keys one step of a listing looks at.
 const SCAN_KEYS: &str = "1000";
 
@@ -174,6 +177,20 @@ fn read_looks(names: Vec<LockName>, replies: Vec<Reply>) -> Result<Vec<(LockName
         found.push((name, seen.ok_or_else(nonsense)?));
     }
     Ok(found)
+}
+
+/// The labels of those who took leases from us, but not for longer than a moment: the other
+/// leases of the batch wait for them, and a node of a cluster may be silent.
+pub(crate) async fn labels_soon(
+    store: &Arc<Store>,
+    clients: HashSet<ClientId>,
+) -> HashMap<ClientId, Label> {
+    if clients.is_empty() {
+        return HashMap::new();
+    }
+    let asked = Arc::clone(store);
+    let soon = async move { tokio::time::timeout(SOON, labels(&asked, clients)).await };
+    store.runtime.spawn(soon).await.ok().and_then(std::result::Result::ok).unwrap_or_default()
 }
 
 /// The labels of these clients, as far as they are known.

@@ -11,6 +11,7 @@
 //! What is promised and what is not, how it is stored and every option are in the crate's README.
 
 mod answer;
+mod asking;
 mod backend;
 mod batch;
 mod channels;

@@ -20,7 +20,8 @@ impl Script {
         pipeline.command(3 + keys + arguments);
         pipeline.part("EVALSHA");
         pipeline.part(self.digest.as_bytes());
-        pipeline.part_number(keys as u64);
+        // See asking.lua.
+        pipeline.part_number(if pipeline.is_asking() { 1 } else { keys as u64 });
     }
 
     fn load(&self, pipeline: &mut Pipeline) {
@@ -40,13 +41,14 @@ pub(crate) struct Scripts {
     pub(crate) renew: Script,
     pub(crate) inspect: Script,
     pub(crate) enroll: Script,
+    pub(crate) prolong: Script,
 }
 
 impl Scripts {
     /// Asks the server to keep all scripts.
     pub(crate) fn load_all(&self, pipeline: &mut Pipeline) {
-        let Self { acquire, release, revoke, renew, inspect, enroll } = self;
-        for script in [acquire, release, revoke, renew, inspect, enroll] {
+        let Self { acquire, release, revoke, renew, inspect, enroll, prolong } = self;
+        for script in [acquire, release, revoke, renew, inspect, enroll, prolong] {
             script.load(pipeline);
         }
     }
@@ -77,29 +79,41 @@ mod single {
 
 mod cluster {
     pub(super) const ACQUIRE: &str = concat!(
-        "local CLUSTER = true\n",
+        "local CLUSTER, KEY_COUNT = true, 9\n",
+        include_str!("scripts/asking.lua"),
         include_str!("scripts/acquire.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/admit.lua")
     );
     pub(super) const RELEASE: &str = concat!(
-        "local CLUSTER = true\n",
+        "local CLUSTER, KEY_COUNT = true, 9\n",
+        include_str!("scripts/asking.lua"),
         include_str!("scripts/release.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/leave.lua")
     );
     pub(super) const REVOKE: &str = concat!(
-        "local CLUSTER = true\n",
+        "local CLUSTER, KEY_COUNT = true, 9\n",
+        include_str!("scripts/asking.lua"),
         include_str!("scripts/revoke.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/seize.lua")
     );
-    pub(super) const RENEW: &str =
-        concat!("local CLUSTER = true\n", include_str!("scripts/renew.lua"));
+    pub(super) const RENEW: &str = concat!(
+        "local CLUSTER, KEY_COUNT = true, 6\n",
+        include_str!("scripts/asking.lua"),
+        include_str!("scripts/renew.lua")
+    );
+    pub(super) const INSPECT: &str = concat!(
+        "local KEY_COUNT = 3\n",
+        include_str!("scripts/asking.lua"),
+        include_str!("scripts/inspect.lua")
+    );
 }
 
 const INSPECT: &str = include_str!("scripts/inspect.lua");
 const ENROLL: &str = include_str!("scripts/enroll.lua");
+const PROLONG: &str = include_str!("scripts/prolong.lua");
 
 /// For a server that has all keys.
 pub(crate) static SINGLE: Scripts = Scripts {
@@ -109,6 +123,7 @@ pub(crate) static SINGLE: Scripts = Scripts {
     renew: Script::new(single::RENEW, || digest(single::RENEW)),
     inspect: Script::new(INSPECT, || digest(INSPECT)),
     enroll: Script::new(ENROLL, || digest(ENROLL)),
+    prolong: Script::new(PROLONG, || digest(PROLONG)),
 };
 
 /// For a node of a cluster.
@@ -117,6 +132,7 @@ pub(crate) static CLUSTER: Scripts = Scripts {
     release: Script::new(cluster::RELEASE, || digest(cluster::RELEASE)),
     revoke: Script::new(cluster::REVOKE, || digest(cluster::REVOKE)),
     renew: Script::new(cluster::RENEW, || digest(cluster::RENEW)),
-    inspect: Script::new(INSPECT, || digest(INSPECT)),
+    inspect: Script::new(cluster::INSPECT, || digest(cluster::INSPECT)),
     enroll: Script::new(ENROLL, || digest(ENROLL)),
+    prolong: Script::new(PROLONG, || digest(PROLONG)),
 };

@@ -30,8 +30,10 @@ use crate::wire::{Failure, Pipeline, Reply, UNSUBSCRIBED};
 
 /// How long the server remembers a client that is never heard of again.
 const CLIENT_MS: &str = "86400000";
-/// How long replicas may take to confirm a grant.
-const REPLICAS_MS: u64 = 1000;
+/// How long replicas may take to confirm a grant: so long, and at most this part of the ttl, so
+/// that whoever asks is told before it stops listening.
+const REPLICAS_MS_MAX: u64 = 1000;
+const REPLICAS_PART_OF_TTL: u64 = 12;
 
 /// A server and who we are to it.
 pub(crate) struct Store {
@@ -239,12 +241,7 @@ impl Store {
             }
             is_empty = false;
             limit = limit.min(op.limit(request_timeout));
-            match op {
-                Op::Take(take) => batch.takes.push(take),
-                Op::Give(give) => batch.gives.push(give),
-                Op::Renew(renew) => batch.renews.push(renew),
-                Op::Plain(plain) => batch.plains.push((plain, 0)),
-            }
+            batch.add(op);
         }
         self.waiting.fetch_sub(before - ops.len(), Ordering::Release);
         (!is_empty).then_some((batch, limit))
@@ -353,38 +350,11 @@ impl Traffic for Store {
         let (mut batch, limit) = self.gather()?;
         self.write_preamble(pipeline);
         if self.cluster.is_some() {
-            let client = record::write_client(self.client);
-            let key = |take: &Take| format!("{}{}", self.config().prefix, take.claim.name);
-            let waiting = batch.takes.iter().filter(|take| take.purpose.may_wait(&take.claim));
-            let channels = waiting.map(|it| format!("lockfast:{{{}}}:push:{client}", key(it)));
-            let channels: Vec<String> = channels.collect();
+            let channels: Vec<String> = self.push_channels(&batch.takes).collect();
             batch.waits = channels.len();
             self.channels.write(pipeline, channels, self.lobby.is_empty());
         }
-        batch.preamble = pipeline.commands();
-        for renew in &batch.renews {
-            let most = renew.leases.len().div_ceil(self.calls(renew.leases.len()));
-            renew.leases.chunks(most.max(1)).for_each(|some| self.write_renew(pipeline, some));
-        }
-        let most = |locks: usize| locks.div_ceil(self.calls(locks).max(1)).max(1);
-        let takes = &batch.takes;
-        takes.chunks(most(takes.len())).for_each(|some| self.write_takes(pipeline, some));
-        let confirms = !batch.takes.is_empty() || batch.renews.iter().any(|renew| renew.confirm);
-        let replicas = self.config().min_replicas;
-        if replicas > 0 && confirms {
-            pipeline.command(3);
-            pipeline.part("WAIT");
-            pipeline.part_number(u64::from(replicas));
-            pipeline.part_number(REPLICAS_MS);
-            batch.counts_replicas = true;
-        }
-        let gives = &batch.gives;
-        gives.chunks(most(gives.len())).for_each(|some| self.write_gives(pipeline, some));
-        for (plain, replies) in &mut batch.plains {
-            let before = pipeline.commands();
-            (plain.write)(pipeline);
-            *replies = pipeline.commands() - before;
-        }
+        self.write_batch(pipeline, &mut batch);
         Some((batch, limit))
     }
 

@@ -1,4 +1,5 @@
-//! A cluster of three real masters, whose slots move and whose nodes die.
+//! A cluster of three real masters, whose slots move and whose nodes die or fall silent. All of it
+//! is done as a user with the rights that the README names.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,26 +9,34 @@
 )]
 
 mod kit;
+#[path = "cluster/moving.rs"]
+mod moving;
 
 use std::time::Duration;
 
+use kit::certificate::{Authority, Flaw};
 use kit::port::Port;
-use kit::topology::{Cluster, start_cluster};
+use kit::rights::with_user;
+use kit::topology::{Cluster, add_replica, start_cluster_of, wait_for_sync};
 use kit::{
-    Redis, Setup, bounded, check_error, connect, eventually, hold, loss, refusal, try_connect, ttl,
-    wait_until,
+    Redis, bounded, check_error, connect, encode, eventually, failure, hold, loss, refusal,
+    try_connect, ttl,
 };
 use lockfast::{
-    Attempt, ErrorKind, HolderId, LockName, Moment, Options, ReleaseOutcome, Released,
+    Attempt, ErrorKind, HolderId, LeaseStatus, LockName, Moment, Options, ReleaseOutcome, Released,
     RevokeRequest, WatchKind,
 };
 
 const TTL: Duration = Duration::from_secs(6);
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(20);
 
+fn start_cluster() -> Cluster {
+    start_cluster_of(with_user)
+}
+
 fn url(cluster: &Cluster) -> String {
     let [first, second, _] = cluster.nodes.each_ref().map(Redis::address);
-    format!("redis+cluster://{first},{second}")
+    format!("redis+cluster://locks:word@{first},{second}")
 }
 
 fn slot(cluster: &Cluster, name: &str) -> u32 {
@@ -40,41 +49,15 @@ fn name_on(cluster: &Cluster, node: u32) -> String {
     names.find(|name| slot(cluster, name) / 5462 == node).unwrap()
 }
 
-fn id(node: &Redis) -> String {
-    node.cli(&["CLUSTER", "MYID"])
-}
-
-/// Moves the slot of a lock with all its keys, as redis-cli --cluster reshard does it.
-fn move_slot(cluster: &Cluster, name: &str, from: usize, to: usize) {
-    let (slot, source, target) = begin_move(cluster, name, from, to);
-    let keys = source.cli(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]);
-    let port = target.port().to_string();
-    let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
-    migrate.extend(keys.lines());
-    if !keys.is_empty() {
-        source.cli(&migrate);
+/// Without one of them, the other masters go on.
+fn serve_what_is_left(cluster: &Cluster) {
+    for node in &cluster.nodes {
+        node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
     }
-    let id = id(target);
-    for node in [target, source, &cluster.nodes[3 - from - to]] {
-        node.cli(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
-    }
-}
-
-fn begin_move<'a>(
-    cluster: &'a Cluster,
-    name: &str,
-    from: usize,
-    to: usize,
-) -> (String, &'a Redis, &'a Redis) {
-    let slot = slot(cluster, name).to_string();
-    let (source, target) = (&cluster.nodes[from], &cluster.nodes[to]);
-    target.cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &id(source)]);
-    source.cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &id(target)]);
-    (slot, source, target)
 }
 
 fn patient() -> Options {
-    Options::default().ttl(TTL).wait(CHANGE_TIME_MAX).retries(100)
+    Options::default().ttl(TTL).wait(CHANGE_TIME_MAX)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -142,62 +125,12 @@ async fn a_waiter_is_pushed() {
     assert!(cluster.nodes.iter().map(channels).sum::<usize>() < 60);
 }
 
-/// MOVED: the lease goes on where the slot is now, and the waiter is woken there.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_moves() {
-    let cluster = start_cluster();
-    let (first, second) = (connect(&url(&cluster)).await, connect(&url(&cluster)).await);
-    let name = name_on(&cluster, 0);
-    let guard = hold(&first, &name, ttl(TTL)).await;
-    let waiting = tokio::spawn({
-        let (second, name) = (second.clone(), name.clone());
-        async move { hold(&second, &name, patient()).await }
-    });
-    let queue = format!("lockfast:{{{name}}}:queue");
-    wait_until("it waits", TTL, || cluster.nodes[0].cli(&["ZCARD", &queue]) == "1");
-    move_slot(&cluster, &name, 0, 2);
-    let deadline = guard.deadline();
-    eventually("a renewal", TTL, async || guard.deadline().since(deadline) > Duration::ZERO).await;
-    // The waiter was told that its channel ended, and listens at the new node.
-    wait_until("it listens there", TTL, || {
-        cluster.nodes[2].cli(&["PUBSUB", "SHARDCHANNELS"]).contains(&name)
-    });
-    let fence = guard.fence();
-    let start = Moment::now();
-    assert!(matches!(guard.release().await.unwrap(), Released::Released));
-    let next = bounded(waiting).await.unwrap();
-    assert!(Moment::now().since(start) < Duration::from_secs(2));
-    assert!(next.fence().get() > fence.get());
-    assert!(cluster.nodes[2].cli(&["GET", &name]).ends_with(&format!(".{}", next.fence())));
-}
-
-/// While a slot is on its way neither node serves it; whoever waits gets it afterwards.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_is_moving() {
-    let cluster = start_cluster();
-    let locker = connect(&url(&cluster)).await;
-    let name = name_on(&cluster, 1);
-    begin_move(&cluster, &name, 1, 0);
-    let mutex = locker.mutex(&name).unwrap().with(ttl(TTL).retries(0)).unwrap();
-    let error = bounded(mutex.try_acquire()).await.unwrap_err();
-    check_error(&error, ErrorKind::Unreachable, &["slot", "moving"]);
-    let waiting = tokio::spawn({
-        let (locker, name) = (locker.clone(), name.clone());
-        async move { hold(&locker, &name, patient()).await }
-    });
-    move_slot(&cluster, &name, 1, 0);
-    let guard = bounded(waiting).await.unwrap();
-    assert!(cluster.nodes[0].cli(&["GET", &name]).ends_with(&format!(".{}", guard.fence())));
-}
-
 /// P4: a master dies without a replica: its locks cannot be had and its leases are lost, those
 /// of the others go on. When it is back (with nothing), its locks are free and fences higher.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_dies() {
     let mut cluster = start_cluster();
-    for node in &cluster.nodes {
-        node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
-    }
+    serve_what_is_left(&cluster);
     let (first, second) = (connect(&url(&cluster)).await, connect(&url(&cluster)).await);
     let (lost, kept) = (name_on(&cluster, 0), name_on(&cluster, 1));
     let short = Duration::from_secs(3);
@@ -216,35 +149,115 @@ async fn a_master_dies() {
     assert!(alive.check().is_ok(), "{:?}", alive.status());
 }
 
+/// P3: a master that is silent costs the leases on the others nothing, although all are renewed
+/// together; those on it are in jeopardy, and lost at their deadlines if it stays silent.
+/// The user sees: `Jeopardy` with the reason, then the loss `Expired`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_is_silent() {
+    let cluster = start_cluster();
+    serve_what_is_left(&cluster);
+    let locker = connect(&url(&cluster)).await;
+    let mut guards = Vec::new();
+    for at in [0, 1, 2] {
+        guards.push(hold(&locker, &name_on(&cluster, at), ttl(TTL)).await);
+    }
+    let silent = guards.remove(0);
+    cluster.nodes[0].pause();
+    let start = Moment::now();
+    let mut failures = Vec::new();
+    while Moment::now().since(start) < TTL + TTL / 2 {
+        for guard in &guards {
+            assert_eq!(guard.status(), LeaseStatus::Held, "on a master that answers");
+        }
+        if let LeaseStatus::Jeopardy { failure, .. } = silent.status() {
+            failures.push(failure);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(failures.iter().any(|it| it.contains("did not answer")), "{failures:?}");
+    loss(&silent, Duration::ZERO).await;
+    cluster.nodes[0].resume();
+    for guard in guards {
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    }
+    let next = hold(&locker, silent.name().as_str(), patient()).await;
+    assert!(next.fence().get() > silent.fence().get());
+}
+
+/// With `min_replicas`, a grant that the lock's master has alone is undone and refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_needs_its_replicas() {
+    let cluster = start_cluster();
+    let replica = add_replica(&cluster, with_user);
+    let locker = connect(&format!("{}?min_replicas=1", url(&cluster))).await;
+    let (copied, alone) = (name_on(&cluster, 0), name_on(&cluster, 1));
+    let guard = hold(&locker, &copied, ttl(TTL).retries(0)).await;
+    assert_ne!(replica.cli(&["DBSIZE"]), "0");
+    let error = failure(&locker, &alone, ttl(TTL).retries(0)).await;
+    check_error(&error, ErrorKind::Unreachable, &["0 of 1 replicas"]);
+    assert_eq!(cluster.nodes[1].cli(&["EXISTS", &alone]), "0");
+    // A hand-over is confirmed too before it counts.
+    let waiting = tokio::spawn({
+        let (locker, copied) = (locker.clone(), copied.clone());
+        async move { hold(&locker, &copied, patient()).await }
+    });
+    eventually("it waits", TTL, async || locker.inspect(guard.name()).await.unwrap().waiting == 1)
+        .await;
+    let fence = guard.fence();
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    assert!(bounded(waiting).await.unwrap().fence().get() > fence.get());
+}
+
+/// With `tls=yes` the nodes are asked, and spoken to, over encrypted connections alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_encrypted() {
+    let authority = Authority::new();
+    let cluster = start_cluster_of(|setup| {
+        let server = authority.sign_server(Flaw::None);
+        with_user(setup).tls(&authority, server, true).line("tls-cluster yes")
+    });
+    let file = |path: &std::path::Path| encode(&path.display().to_string());
+    let (ca, client) = (file(authority.certificate()), authority.sign_client());
+    let (cert, key) = (file(&client.certificate), file(&client.key));
+    let options = format!("tls=yes&ca={ca}&cert={cert}&key={key}");
+    let (first, second) = (
+        connect(&format!("{}?{options}", url(&cluster))).await,
+        connect(&format!("{}?{options}", url(&cluster))).await,
+    );
+    for at in 0..3 {
+        let name = name_on(&cluster, at);
+        let guard = hold(&first, &name, ttl(TTL)).await;
+        let waiting = tokio::spawn({
+            let (second, name) = (second.clone(), name.clone());
+            async move { hold(&second, &name, patient()).await }
+        });
+        eventually("it waits", TTL, async || {
+            first.inspect(guard.name()).await.unwrap().waiting == 1
+        })
+        .await;
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        drop(bounded(waiting).await.unwrap());
+    }
+    let place = cluster.nodes[0].address().to_string();
+    for (options, kind) in [
+        ("tls=yes".to_owned(), ErrorKind::TlsHandshake),
+        (format!("tls=yes&ca={ca}"), ErrorKind::TlsHandshake),
+        ("tls=no".to_owned(), ErrorKind::Unreachable),
+    ] {
+        let error = try_connect(&format!("{}?{options}", url(&cluster))).await.unwrap_err();
+        check_error(&error, kind, &[&place]);
+    }
+}
+
 /// A replica takes over: the lease goes on there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_takes_over() {
     let mut cluster = start_cluster();
-    let bus = Port::take();
-    let replica = Setup::new()
-        .line("cluster-enabled yes")
-        .line("cluster-node-timeout 2000")
-        .line("repl-diskless-sync-delay 0")
-        .line(format!("cluster-port {}", bus.number()))
-        .start();
-    let (port, bus) = (replica.port().to_string(), bus.number().to_string());
-    cluster.nodes[0].cli(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
-    let master = id(&cluster.nodes[0]);
-    wait_until("it is a replica", CHANGE_TIME_MAX, || {
-        replica.try_cli(&["CLUSTER", "REPLICATE", &master]).1 == "OK"
-    });
-    wait_until("all know it", CHANGE_TIME_MAX, || {
-        let knows = |node: &Redis| {
-            node.cli(&["CLUSTER", "NODES"]).lines().any(|line| {
-                line.contains(&format!(":{port}@")) && line.contains(&format!("slave {master}"))
-            })
-        };
-        replica.info("master_link_status") == "up" && cluster.nodes.iter().all(knows)
-    });
+    let replica = add_replica(&cluster, with_user);
     let locker = connect(&url(&cluster)).await;
     let name = name_on(&cluster, 0);
     let guard = hold(&locker, &name, ttl(Duration::from_secs(15))).await;
-    kit::topology::wait_for_sync(&cluster.nodes[0], &replica);
+    wait_for_sync(&cluster.nodes[0], &replica);
     cluster.nodes[0].kill();
     let deadline = guard.deadline();
     eventually("a renewal", CHANGE_TIME_MAX, async || {

@@ -19,11 +19,6 @@ use kit::{Redis, Setup};
 use lockfast_conformance::Harness;
 use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
 
-/// The rights that the README names, with the suite's prefixes for the names of locks.
-const RIGHTS: &str = "resetkeys ~lockfast:* ~store-* resetchannels &lockfast:* -@all +hello \
-    +select +subscribe +publish +script|load +evalsha +time +get +mget +set +del +exists +pexpire \
-    +pttl +hget +hset +hdel +hlen +hgetall +zadd +zrange +zrem +zcard +zrank +zscore +scan";
-
 #[derive(Clone, Default)]
 struct OneServer {
     /// Started when it is first needed: the suite's child processes use that of their parent.
@@ -39,7 +34,8 @@ impl Harness for OneServer {
     fn fresh_url(&self) -> String {
         let store = self.stores.fetch_add(1, Ordering::Relaxed);
         let mut redis = self.redis.lock().unwrap();
-        let user = || Setup::new().line(format!("user locks on >word {RIGHTS}")).start();
+        let rights = || kit::rights::rights("~store-*", &[]);
+        let user = || Setup::new().line(format!("user locks on >word {}", rights())).start();
         let address = redis.get_or_insert_with(user).address();
         format!("redis://locks:word@{address}?prefix=store-{store}:")
     }

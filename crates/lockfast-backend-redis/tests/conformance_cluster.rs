@@ -14,28 +14,13 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kit::topology::{Cluster, start_cluster};
+use kit::rights::with_user;
+use kit::topology::{Cluster, start_cluster_of};
 use lockfast_conformance::Harness;
 use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
 
 /// What `cluster.rs` checks instead: such a name is refused.
 const BRACES: &str = "it uses the name {a}, whose lock and queue would be in different slots";
-
-/// The rights that the README names, with the suite's prefixes for the names of locks.
-const RIGHTS: &str = "resetkeys ~lockfast:* ~store-* resetchannels &lockfast:* -@all +hello \
-    +select +subscribe +publish +script|load +evalsha +time +get +mget +set +del +exists +pexpire \
-    +pttl +hget +hset +hdel +hlen +hgetall +zadd +zrange +zrem +zcard +zrank +zscore +scan \
-    +cluster|slots +ssubscribe +sunsubscribe +spublish +pubsub|numsub";
-
-fn start_with_user() -> Cluster {
-    let cluster = start_cluster();
-    for node in &cluster.nodes {
-        let mut user = vec!["ACL", "SETUSER", "locks", "on", ">word"];
-        user.extend(RIGHTS.split_whitespace());
-        node.cli(&user);
-    }
-    cluster
-}
 
 #[derive(Clone, Default)]
 struct ThreeMasters {
@@ -52,7 +37,7 @@ impl Harness for ThreeMasters {
     fn fresh_url(&self) -> String {
         let store = self.stores.fetch_add(1, Ordering::Relaxed);
         let mut cluster = self.cluster.lock().unwrap();
-        let nodes = &cluster.get_or_insert_with(start_with_user).nodes;
+        let nodes = &cluster.get_or_insert_with(|| start_cluster_of(with_user)).nodes;
         let (first, second) = (nodes[0].address(), nodes[1].address());
         format!("redis+cluster://locks:word@{first},{second}?prefix=store-{store}:")
     }

@@ -86,9 +86,9 @@ fn has_role(server: &Redis, role: &str) -> bool {
     server.try_cli(&["INFO", "replication"]).1.contains(&format!("role:{role}"))
 }
 
-/// As long as a failover may take, with as many tries.
+/// As long as a failover may take.
 fn patient() -> Options {
-    Options::default().ttl(TTL).wait(FAILOVER_TIME_MAX).retries(100)
+    Options::default().ttl(TTL).wait(FAILOVER_TIME_MAX)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -151,7 +151,7 @@ async fn a_waiter_follows() {
     let (first, second) = (connect(&group.url()).await, connect(&group.url()).await);
     let guard = hold(&first, NAME, ttl(TTL)).await;
     let waiting = tokio::spawn(async move {
-        hold(&second, NAME, Options::default().ttl(TTL).wait_forever().retries(100)).await
+        hold(&second, NAME, Options::default().ttl(TTL).wait_forever()).await
     });
     let queue = format!("lockfast:{{{NAME}}}:queue");
     wait_until("it waits", TTL, || group.master.cli(&["ZCARD", &queue]) == "1");

@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 
 use lockfast_core::HolderId;
 
-use super::{CLIENT_MS, Enrolment, Store, lock};
-use crate::batch::{Give, Take};
+use super::{CLIENT_MS, Enrolment, REPLICAS_MS_MAX, REPLICAS_PART_OF_TTL, Store, lock};
+use crate::batch::{Batch, Give, Op, Take};
+use crate::claim::whole_ms;
 use crate::config::OnDataLoss;
 use crate::record;
 use crate::script::{self, Scripts};
@@ -19,6 +20,52 @@ impl Store {
         if self.needs_enrolment.swap(false, Ordering::AcqRel) {
             self.write_enrolment(pipeline, &lock(&self.enrolment));
         }
+    }
+
+    /// On a cluster, where pushes to those come who may have to wait.
+    pub(super) fn push_channels(&self, takes: &[Take]) -> impl Iterator<Item = String> {
+        let (client, prefix) = (record::write_client(self.client), &self.config().prefix);
+        let waiting = takes.iter().filter(|take| take.purpose.may_wait(&take.claim));
+        waiting.map(move |it| format!("lockfast:{{{prefix}{}}}:push:{client}", it.claim.name))
+    }
+
+    /// Writes what one round trip carries, after what was written to prepare it.
+    pub(super) fn write_batch(&self, pipeline: &mut Pipeline, batch: &mut Batch) {
+        batch.preamble = pipeline.commands();
+        for renew in &batch.renews {
+            let most = renew.leases.len().div_ceil(self.calls(renew.leases.len()));
+            renew.leases.chunks(most.max(1)).for_each(|some| self.write_renew(pipeline, some));
+        }
+        let most = |locks: usize| locks.div_ceil(self.calls(locks).max(1)).max(1);
+        let takes = &batch.takes;
+        takes.chunks(most(takes.len())).for_each(|some| self.write_takes(pipeline, some));
+        let confirms = !batch.takes.is_empty() || batch.renews.iter().any(|renew| renew.confirm);
+        let replicas = self.config().min_replicas;
+        if replicas > 0 && confirms {
+            pipeline.command(3);
+            pipeline.part("WAIT");
+            pipeline.part_number(u64::from(replicas));
+            let shortest = whole_ms(batch.shortest_ttl()) / REPLICAS_PART_OF_TTL;
+            // Zero would be for ever.
+            pipeline.part_number(shortest.clamp(1, REPLICAS_MS_MAX));
+            batch.counts_replicas = true;
+        }
+        let gives = &batch.gives;
+        gives.chunks(most(gives.len())).for_each(|some| self.write_gives(pipeline, some));
+        for (plain, replies) in &mut batch.plains {
+            let before = pipeline.commands();
+            (plain.write)(pipeline);
+            *replies = pipeline.commands() - before;
+        }
+    }
+
+    /// Writes one request alone, to a node of a cluster.
+    pub(crate) fn write_one(&self, op: Op, pipeline: &mut Pipeline) -> Batch {
+        let mut batch = Batch::default();
+        batch.add(op);
+        self.push_channels(&batch.takes).for_each(|it| pipeline.all(&["SSUBSCRIBE", &it]));
+        self.write_batch(pipeline, &mut batch);
+        batch
     }
 
     pub(super) fn write_enrolment(&self, pipeline: &mut Pipeline, enrolment: &Enrolment) {
@@ -35,7 +82,7 @@ impl Store {
     fn max_lease_ms(&self) -> u64 {
         match self.config().on_data_loss {
             OnDataLoss::Warn => 0,
-            OnDataLoss::Quarantine { max_ttl } => crate::claim::whole_ms(max_ttl),
+            OnDataLoss::Quarantine { max_ttl } => whole_ms(max_ttl),
         }
     }
 
@@ -127,9 +174,7 @@ impl Store {
         let held = self.held.as_ref().map(lock);
         for lease in leases {
             pipeline.part(record::write_holder(lease.holder));
-            let lease_ms =
-                crate::claim::whole_ms(lease.ttl) + crate::claim::whole_ms(lease.lock_delay);
-            pipeline.part_number(lease_ms);
+            pipeline.part_number(whole_ms(lease.ttl) + whole_ms(lease.lock_delay));
             match held.as_ref().and_then(|held| held.get(&lease.holder)) {
                 Some((mode, fence)) => {
                     pipeline.part(format!("{}.{fence}", record::write_mode(*mode)));

@@ -92,12 +92,45 @@ fn read_map(asked: &Endpoint, replies: Vec<Reply>) -> Result<Vec<Range>, Failure
         else {
             return Err(nonsense());
         };
-        let Endpoint::Tcp { host: own, tls, .. } = asked else { return Err(nonsense()) };
-        // A node that does not know its address is where it was asked.
-        let host = host.as_text().filter(|host| !host.is_empty() && *host != "?").unwrap_or(own);
-        let port = port.as_int().and_then(|port| u16::try_from(port).ok()).ok_or_else(nonsense)?;
-        let master = Endpoint::Tcp { host: host.to_owned(), port, tls: tls.clone() };
-        ranges.push(Range { first, last, master });
+        let port = port.as_int().and_then(|port| u16::try_from(port).ok());
+        let master = port.and_then(|port| locate(asked, host.as_text().unwrap_or_default(), port));
+        ranges.push(Range { first, last, master: master.ok_or_else(nonsense)? });
     }
     Ok(ranges)
+}
+
+/// The node that another one names by `host:port`.
+pub(crate) fn read_place(asked: &Endpoint, place: &str) -> Option<Endpoint> {
+    let (host, port) = place.rsplit_once(':')?;
+    locate(asked, host, port.parse().ok()?)
+}
+
+fn locate(asked: &Endpoint, host: &str, port: u16) -> Option<Endpoint> {
+    let Endpoint::Tcp { host: own, tls, .. } = asked else { return None };
+    // A node that does not know its address is where it was asked.
+    let host = if host.is_empty() || host == "?" { own } else { host };
+    Some(Endpoint::Tcp { host: host.to_owned(), port, tls: tls.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_found_by_what_another_says() {
+        let tcp = |host: &str, port| Endpoint::Tcp { host: host.into(), port, tls: None };
+        let asked = tcp("a", 1);
+        let table = [
+            ("b:7000", Some(tcp("b", 7000))),
+            ("::1:7000", Some(tcp("::1", 7000))),
+            (":7000", Some(tcp("a", 7000))),
+            ("?:7000", Some(tcp("a", 7000))),
+            ("b", None),
+            ("b:x", None),
+            ("", None),
+        ];
+        for (place, node) in table {
+            assert_eq!(read_place(&asked, place), node, "{place}");
+        }
+    }
 }

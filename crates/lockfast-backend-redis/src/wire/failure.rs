@@ -20,7 +20,7 @@ pub(crate) struct Failure {
 }
 
 /// What to do about a failure before anybody is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
     /// Nothing helps: tell.
     Tell,
@@ -32,6 +32,11 @@ pub(crate) enum Remedy {
     Reconnect,
     /// Another node of the cluster has it: find out which, and repeat there.
     Follow,
+    /// This node has nothing of the lock (any more), whose slot is on its way to the one that is
+    /// named: ask there.
+    Ask(String),
+    /// The lock's slot is on its way, and a part of the lock is at either node: repeat.
+    TryAgain,
     /// This is not the server that it was: connect anew and repeat.
     ReconnectAndRepeat,
     /// Grants are suspended for so many milliseconds.
@@ -141,9 +146,11 @@ impl Failure {
             "LOADING" => unreachable("the server is starting and loads its data"),
             "BUSY" => unreachable("the server is busy with a script of somebody else's"),
             "CLUSTERDOWN" => unreachable("the cluster is not stable at the moment"),
-            // While a slot moves, what needs several keys is served by neither side.
-            "TRYAGAIN" | "ASK" => unreachable("the lock's slot is moving to another node")
-                .with_remedy(Remedy::Wait(100)),
+            "TRYAGAIN" => of_moving_slot().with_remedy(Remedy::TryAgain),
+            "ASK" => {
+                let place = details.split_whitespace().nth(1).unwrap_or_default();
+                of_moving_slot().with_remedy(Remedy::Ask(place.to_owned()))
+            }
             "NOREPLICAS" => {
                 unreachable("the server has fewer replicas than its min-replicas-to-write")
             }
@@ -224,6 +231,10 @@ fn foreign_key(details: &str) -> String {
     }
 }
 
+fn of_moving_slot() -> Failure {
+    Failure::new(ErrorKind::Unreachable, "the lock's slot is moving to another node")
+}
+
 fn of_cluster() -> Failure {
     Failure::new(
         ErrorKind::Unsupported,
@@ -284,6 +295,8 @@ mod tests {
             ("NOPERM this user has no permissions", Kind::Permission, Retry::Never),
             ("WRONGTYPE Operation against", Kind::ForeignKey, Retry::Never),
             ("CLUSTERDOWN Hash slot not served", Kind::Unreachable, Retry::Later),
+            ("TRYAGAIN Multiple keys request during", Kind::Unreachable, Retry::Later),
+            ("ASK 5061 127.0.0.1:7000", Kind::Unreachable, Retry::Later),
             ("CROSSSLOT Keys in request", Kind::Unsupported, Retry::Never),
             ("ERR DB index is out of range", Kind::InvalidConfig, Retry::Never),
             ("ERR max number of clients reached", Kind::Unreachable, Retry::Later),

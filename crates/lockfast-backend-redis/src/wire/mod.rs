@@ -20,11 +20,31 @@ pub(crate) use failure::Failure;
 pub(crate) struct Pipeline {
     bytes: Vec<u8>,
     commands: usize,
+    is_asking: bool,
 }
 
 impl Pipeline {
+    /// For a node whose slot is on its way to it: each command is preceded by one that says that
+    /// we know, which has a reply of its own that is not counted here.
+    pub(crate) fn asking() -> Self {
+        Self { is_asking: true, ..Self::default() }
+    }
+
+    pub(crate) fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// Adds the commands of another pipeline.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.commands += if other.is_asking { 2 * other.commands } else { other.commands };
+    }
+
     /// Begins a command of `parts` parts, which must follow.
     pub(crate) fn command(&mut self, parts: usize) {
+        if self.is_asking {
+            self.bytes.extend_from_slice(b"*1\r\n$6\r\nASKING\r\n");
+        }
         self.commands += 1;
         self.number(b'*', parts);
     }
@@ -189,6 +209,18 @@ mod tests {
         pipeline.part_number(1_234_567_890);
         let expected =
             "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n*2\r\n$3\r\nTTL\r\n$10\r\n1234567890\r\n";
+        assert_eq!(String::from_utf8(pipeline.bytes).unwrap(), expected);
+        assert_eq!(pipeline.commands, 2);
+    }
+
+    #[test]
+    fn each_command_to_a_node_without_the_slot_is_announced() {
+        let mut asking = Pipeline::asking();
+        asking.all(&["GET", "k"]);
+        assert_eq!(asking.commands(), 1);
+        let mut pipeline = Pipeline::default();
+        pipeline.append(&asking);
+        let expected = "*1\r\n$6\r\nASKING\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
         assert_eq!(String::from_utf8(pipeline.bytes).unwrap(), expected);
         assert_eq!(pipeline.commands, 2);
     }

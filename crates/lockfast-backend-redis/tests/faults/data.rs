@@ -19,7 +19,7 @@ const TOLD_MAX: Duration = Duration::from_secs(3);
 
 /// Takes the lock as soon as it can be had.
 async fn take_over(locker: &Locker, bound: Duration) -> Guard {
-    let options = Options::default().ttl(TTL).wait(bound).retries(20);
+    let options = Options::default().ttl(TTL).wait(bound);
     hold(locker, NAME, options).await
 }
 
@@ -254,7 +254,7 @@ async fn nobody_overtakes_a_living_holder(url: String, lose_data: impl FnOnce())
     let url = with_quarantine(&url);
     let (first, second) = (connect(&url).await, connect(&url).await);
     // An empty server could be one that has just lost everything.
-    let patient = Options::default().ttl(TTL).wait(QUARANTINE * 4).retries(50);
+    let patient = Options::default().ttl(TTL).wait(QUARANTINE * 4);
     let guard = hold(&first, NAME, patient.clone()).await;
     let fence = guard.fence();
     let lost = Moment::now();

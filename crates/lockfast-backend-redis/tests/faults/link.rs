@@ -167,7 +167,7 @@ async fn client_kill_while_waiting() {
         let guard = hold(&net.near, NAME, ttl(TTL)).await;
         let waiter = tokio::spawn({
             let far = net.far.clone();
-            let options = Options::default().ttl(TTL).wait(Duration::from_secs(25)).retries(20);
+            let options = Options::default().ttl(TTL).wait(Duration::from_secs(25));
             async move { hold(&far, NAME, options).await }
         });
         let name = guard.name().clone();

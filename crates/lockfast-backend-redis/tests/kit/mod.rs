@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
 pub mod foreign;
+pub mod rights;
 
 use std::future::Future;
 use std::time::Duration;

@@ -58,16 +58,23 @@ pub struct Cluster {
     _bus: [Port; 3],
 }
 
+fn node(bus: &Port) -> Setup {
+    Setup::new()
+        .line("cluster-enabled yes")
+        .line("cluster-node-timeout 2000")
+        .line("repl-diskless-sync-delay 0")
+        .line(format!("cluster-port {}", bus.number()))
+}
+
 /// Starts a cluster and waits until all its nodes know each other.
 pub fn start_cluster() -> Cluster {
+    start_cluster_of(|setup| setup)
+}
+
+/// The same of nodes to whose setup something is added.
+pub fn start_cluster_of(more: impl Fn(Setup) -> Setup) -> Cluster {
     let bus = [(); 3].map(|()| Port::take());
-    let nodes = bus.each_ref().map(|port| {
-        Setup::new()
-            .line("cluster-enabled yes")
-            .line("cluster-node-timeout 2000")
-            .line(format!("cluster-port {}", port.number()))
-            .start()
-    });
+    let nodes = bus.each_ref().map(|port| more(node(port)).start());
     for (node, slots) in nodes.iter().zip([("0", "5461"), ("5462", "10922"), ("10923", "16383")]) {
         node.cli(&["CLUSTER", "ADDSLOTSRANGE", slots.0, slots.1]);
     }
@@ -82,4 +89,26 @@ pub fn start_cluster() -> Cluster {
         })
     });
     Cluster { nodes, _bus: bus }
+}
+
+/// Gives the first master a replica, to whose setup something is added, and waits until all know
+/// it.
+pub fn add_replica(cluster: &Cluster, more: impl Fn(Setup) -> Setup) -> Redis {
+    let bus = Port::take();
+    let replica = more(node(&bus)).start();
+    let (port, bus) = (replica.port().to_string(), bus.number().to_string());
+    cluster.nodes[0].cli(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+    let master = cluster.nodes[0].cli(&["CLUSTER", "MYID"]);
+    wait_until("it is a replica", SETTLE_TIME_MAX, || {
+        replica.try_cli(&["CLUSTER", "REPLICATE", &master]).1 == "OK"
+    });
+    wait_until("all know it", SETTLE_TIME_MAX, || {
+        let knows = |node: &Redis| {
+            node.cli(&["CLUSTER", "NODES"]).lines().any(|line| {
+                line.contains(&format!(":{port}@")) && line.contains(&format!("slave {master}"))
+            })
+        };
+        replica.info("master_link_status") == "up" && cluster.nodes.iter().all(knows)
+    });
+    replica
 }
