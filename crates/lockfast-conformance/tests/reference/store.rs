@@ -420,7 +420,11 @@ impl Store {
     pub(crate) fn inspect(&self, query: &Query) -> Vec<LockView> {
         let state = self.lock();
         let (prefix, after, limit) = match query {
-            Query::Name(name) => return vec![view(&state, &self.key(name))],
+            Query::Name(name) => {
+                let mut view = view(&state, &self.key(name));
+                view.holders.retain(|_| !self.has(Defect::HoldsUnseen));
+                return vec![view];
+            }
             Query::Prefix { prefix, after, limit } => (prefix, after, *limit),
         };
         let matches = |name: &str| {
