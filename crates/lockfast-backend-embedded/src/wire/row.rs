@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockfast_core::{ClientId, ErrorKind, Fence, HolderId, LockName, Mode};
-use rusqlite::{Row, Statement, params};
+use rusqlite::{Row, Statement, ffi, params};
 
 use crate::claim::{Claim, Hold, Saved, Stage};
 use crate::failure::Failure;
@@ -107,6 +107,12 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> Failure {
             ErrorKind::Permission,
             "cannot be opened for writing; use a directory that this user may write to",
         ),
+        // A quota or a limit is not told apart from a broken disk.
+        Some(Code::SystemIoFailure) if is_failed_write(error) => (
+            ErrorKind::Unreachable,
+            "cannot be written; see whether its disk is full or broken, or a quota or a limit of \
+             its size is reached, and try again",
+        ),
         Some(Code::SystemIoFailure) => {
             (ErrorKind::Unreachable, "cannot be read or written; see to its disk and try again")
         }
@@ -119,10 +125,15 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> Failure {
     Failure::new(kind, format!("{path} {what} ({error})"))
 }
 
+fn is_failed_write(error: &rusqlite::Error) -> bool {
+    const WRITES: [i32; 3] =
+        [ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_TRUNCATE, ffi::SQLITE_IOERR_SHMSIZE];
+    error.sqlite_error().is_some_and(|error| WRITES.contains(&error.extended_code))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rusqlite::ffi;
 
     #[test]
     fn database_errors_say_what_to_do() {
@@ -133,7 +144,8 @@ mod tests {
             (ffi::SQLITE_BUSY, ErrorKind::Unreachable, "another program"),
             (ffi::SQLITE_READONLY, ErrorKind::Permission, "this user may write"),
             (ffi::SQLITE_CANTOPEN, ErrorKind::Permission, "this user may write"),
-            (ffi::SQLITE_IOERR, ErrorKind::Unreachable, "its disk"),
+            (ffi::SQLITE_IOERR, ErrorKind::Unreachable, "see to its disk"),
+            (ffi::SQLITE_IOERR_WRITE, ErrorKind::Unreachable, "whether its disk is full"),
             (ffi::SQLITE_MISUSE, ErrorKind::Internal, "does not allow"),
         ];
         for (code, kind, text) in table {

@@ -5,9 +5,11 @@ use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, Moment, Wait};
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, Error, Moment, ReleaseRequest, RenewRequest, Wait,
+};
 
-use super::{Asker, ask, release, request};
+use super::{Asker, Held, ask, release, request};
 
 const URL: &str = "LOCKFAST_TEST_CHILD_URL";
 
@@ -21,7 +23,10 @@ pub(crate) struct Other {
 impl Other {
     /// Starts a process that is connected to `url`.
     pub(crate) fn start(url: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        // A write beyond the limit of a file's size is to fail, not to end the process.
+        let mut child = Command::new("sh")
+            .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+            .arg(std::env::current_exe().unwrap())
             .args(["--exact", "other_process", "--nocapture"])
             .env(URL, url)
             .stdin(Stdio::piped())
@@ -74,7 +79,7 @@ impl Other {
 }
 
 /// The process on the other side; nothing in one that was not started so. Orders are
-/// `acquire NAME TTL_MS DELAY_MS`, `release`, `witness` and `exit`.
+/// `acquire NAME TTL_MS DELAY_MS`, `release`, `try ACT`, `witness` and `exit`.
 pub(crate) fn serve() {
     let Ok(url) = std::env::var(URL) else {
         return;
@@ -106,9 +111,45 @@ pub(crate) fn serve() {
                 runtime.block_on(release(&asker, &lease));
                 println!("> {start_ns}");
             }
+            ["try", act] => println!("> {}", runtime.block_on(attempt(&asker, act, &mut held))),
             ["witness"] => println!("> {:?}", asker.backend.profile().expiry),
             ["exit"] => return,
             other => panic!("not an order: {other:?}"),
+        }
+    }
+}
+
+/// Renews or releases the last lease (`renew`, `release`), or acquires the lock of that name, and
+/// says what came of it.
+async fn attempt(asker: &Asker, act: &str, held: &mut Vec<Held>) -> String {
+    let said = |error: Error| format!("{:?}: {error}", error.kind());
+    let Some(Held { name, holder, .. }) = held.last() else {
+        return "nothing is held".into();
+    };
+    let (name, holder) = (name.clone(), *holder);
+    match act {
+        "renew" => {
+            let (ttl, lock_delay) = (Duration::from_secs(60), Duration::ZERO);
+            let renewal = RenewRequest { name, holder, ttl, lock_delay };
+            let renewed = asker.backend.renew(vec![renewal]).await;
+            renewed.map_or_else(said, |outcomes| format!("{outcomes:?}"))
+        }
+        "release" => {
+            let released = asker.backend.release(ReleaseRequest { name, holder }).await;
+            released.map_or_else(said, |outcome| format!("{outcome:?}"))
+        }
+        other => {
+            let request = request(asker, other, Wait::No);
+            let (name, holder) = (request.name.clone(), request.holder);
+            match asker.backend.acquire(request).await {
+                Ok(AcquireOutcome::Granted(grant)) => {
+                    let fence = grant.fence;
+                    held.push(Held { name, holder, grant });
+                    format!("granted {fence}")
+                }
+                Ok(AcquireOutcome::Taken(_)) => "taken".into(),
+                Err(error) => said(error),
+            }
         }
     }
 }
