@@ -2,10 +2,10 @@
 //! database, and the answers come back through channels. Nothing here blocks, and nothing needs
 //! the caller's runtime.
 
-use std::os::fd::OwnedFd;
+use std::future::{Future as _, poll_fn};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
@@ -15,9 +15,9 @@ use lockfast_core::{
     EventStream, Guarantee, LockView, LossCause, Moment, Profile, Query, ReleaseOutcome,
     ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
 };
-use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
 
+use crate::bell::Bell;
 use crate::config;
 use crate::failure::{Failure, Scope};
 use crate::store::Store;
@@ -36,7 +36,7 @@ pub(crate) async fn connect(
     std::thread::Builder::new()
         .name("lockfast-store".into())
         .spawn({
-            let inbox = Arc::clone(&inbox);
+            let (inbox, bell) = (Arc::clone(&inbox), Arc::clone(&bell));
             move || match Store::open(&config, context, inbox, bell) {
                 Ok(store) => {
                     if opened.send(Ok(store.witness())).is_ok() {
@@ -51,7 +51,7 @@ pub(crate) async fn connect(
         .map_err(no_thread)?;
     let witness =
         result.await.map_err(|_| gone())?.map_err(|error| error.with_backend("embedded"))?;
-    Ok(Arc::new(Embedded { inbox, profile: profile(witness) }))
+    Ok(Arc::new(Embedded { inbox, bell, profile: profile(witness) }))
 }
 
 fn profile(witness: PathBuf) -> Profile {
@@ -144,50 +144,11 @@ impl Op {
     }
 }
 
-/// Wakes the store's thread, with a system call only if it sleeps.
-#[derive(Debug)]
-pub(crate) struct Bell {
-    event: OwnedFd,
-    asleep: AtomicBool,
-}
-
-impl Bell {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            event: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-            asleep: AtomicBool::new(false),
-        })
-    }
-
-    fn ring(&self) {
-        if self.asleep.swap(false, Ordering::SeqCst) {
-            // It fails only when it is ringing already.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
-        }
-    }
-
-    /// Says that the thread is about to sleep. It must look into the inbox once more after this.
-    pub(crate) fn set_asleep(&self) {
-        self.asleep.store(true, Ordering::SeqCst);
-    }
-
-    /// Says that the thread is awake, and stops the ringing.
-    pub(crate) fn set_awake(&self) {
-        if !self.asleep.swap(false, Ordering::SeqCst) {
-            let _ = rustix::io::read(&self.event, &mut [0; 8]);
-        }
-    }
-
-    /// What becomes readable when it rings.
-    pub(crate) fn event(&self) -> &OwnedFd {
-        &self.event
-    }
-}
-
 /// One connection.
 #[derive(Debug)]
 struct Embedded {
     inbox: Arc<Inbox<Op>>,
+    bell: Arc<Bell>,
     profile: Profile,
 }
 
@@ -201,8 +162,17 @@ impl Embedded {
     /// Sends a request and waits for its answer.
     async fn ask<T>(&self, op: impl FnOnce(oneshot::Sender<Result<T>>) -> Op) -> Result<T> {
         let (reply, answer) = oneshot::channel();
+        let mut asking = self.bell.begin_asking();
         self.inbox.push(op(reply));
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        let mut answer = pin!(answer);
+        let answered = poll_fn(|context| {
+            let polled = answer.as_mut().poll(context);
+            if polled.is_pending() && asking.looks_again() {
+                context.waker().wake_by_ref();
+            }
+            polled
+        });
+        answered.await.unwrap_or_else(|_| Err(gone()))
     }
 }
 

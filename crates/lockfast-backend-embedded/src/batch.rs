@@ -71,7 +71,6 @@ pub(crate) struct Setting<'a> {
 #[derive(Debug)]
 pub(crate) struct Batch<'a> {
     setting: Setting<'a>,
-    meta: Meta,
     fences: FenceCounter,
     done: Done,
     scratch: Vec<Effect>,
@@ -82,6 +81,7 @@ pub(crate) struct Batch<'a> {
 /// A batch that is filled, and written once its transaction is.
 #[derive(Debug)]
 pub(crate) struct Done {
+    pub(crate) meta: Meta,
     pub(crate) clock: Clock,
     pub(crate) answers: Vec<Answer>,
     pub(crate) effects: Vec<(LockName, Effect)>,
@@ -116,12 +116,15 @@ impl<'a> Batch<'a> {
     /// Begins a batch in the transaction that is open.
     pub(crate) fn begin(setting: Setting<'a>, clock: Clock) -> Outcome<Self> {
         setting.cache.check(setting.wire.data_version()?);
-        let meta = setting.wire.load_meta()?;
+        let meta = match setting.cache.take_meta() {
+            Some(meta) => meta,
+            None => setting.wire.load_meta()?,
+        };
         Ok(Self {
             fences: FenceCounter::after(meta.fence),
-            meta,
             setting,
             done: Done {
+                meta,
                 clock,
                 answers: Vec::new(),
                 effects: Vec::new(),
@@ -147,8 +150,8 @@ impl<'a> Batch<'a> {
             }),
             Chore::Watch(watching) => {
                 let me = self.setting.me;
-                self.meta.watchers = self.setting.wire.set_watching(me, *watching)?;
-                self.setting.wire.save_meta(&self.meta)
+                self.done.meta.watchers = self.setting.wire.set_watching(me, *watching)?;
+                self.setting.wire.save_meta(&self.done.meta)
             }
             Chore::Leave => self.leave(),
         }
@@ -284,9 +287,9 @@ impl<'a> Batch<'a> {
                 queue.bury(|dead| *dead == client, clock, fences, out);
             })?;
         }
-        if self.meta.watchers > 0 {
-            self.meta.watchers = self.setting.wire.set_watching(client, false)?;
-            self.setting.wire.save_meta(&self.meta)?;
+        if self.done.meta.watchers > 0 {
+            self.done.meta.watchers = self.setting.wire.set_watching(client, false)?;
+            self.setting.wire.save_meta(&self.done.meta)?;
         }
         self.done.reaped.push(client);
         Ok(())
@@ -309,9 +312,9 @@ impl<'a> Batch<'a> {
             })?;
             self.done.leaves_lease |= stays;
         }
-        if self.meta.watchers > 0 {
-            self.meta.watchers = self.setting.wire.set_watching(me, false)?;
-            self.setting.wire.save_meta(&self.meta)?;
+        if self.done.meta.watchers > 0 {
+            self.done.meta.watchers = self.setting.wire.set_watching(me, false)?;
+            self.setting.wire.save_meta(&self.done.meta)?;
         }
         if !self.done.leaves_lease {
             self.done.reaped.push(me);
@@ -322,15 +325,15 @@ impl<'a> Batch<'a> {
     /// Writes what has changed. The transaction is committed by the caller.
     pub(crate) fn save(mut self, full: bool) -> Result<Done, Unsaved> {
         let wire = self.setting.wire;
-        if self.fences.last() != self.meta.fence {
-            self.meta.fence = self.fences.last();
-            if self.meta.fence >= self.meta.fence_ceiling {
+        if self.fences.last() != self.done.meta.fence {
+            self.done.meta.fence = self.fences.last();
+            if self.done.meta.fence >= self.done.meta.fence_ceiling {
                 if !full {
                     return Err(Unsaved::NeedsFull);
                 }
-                self.meta.fence_ceiling = self.meta.fence.saturating_add(CEILING_AHEAD);
+                self.done.meta.fence_ceiling = self.done.meta.fence.saturating_add(CEILING_AHEAD);
             }
-            wire.save_meta(&self.meta)?;
+            wire.save_meta(&self.done.meta)?;
         }
         // A new claim may take the ticket of one that ended.
         for (name, effect) in &self.done.effects {
@@ -355,7 +358,7 @@ impl<'a> Batch<'a> {
             self.done.label_saved = true;
         }
         self.forget_clients()?;
-        if self.meta.watchers > 0 && !self.done.effects.is_empty() {
+        if self.done.meta.watchers > 0 && !self.done.effects.is_empty() {
             self.done.watchers = wire.load_watchers()?;
         }
         Ok(self.done)

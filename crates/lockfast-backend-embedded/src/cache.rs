@@ -1,16 +1,18 @@
-//! The queues as this connection last wrote or read them. They are as good as new while nobody
-//! else has written to the database, which SQLite tells within the transaction.
+//! The queues and the store's row as this connection last wrote or read them. They are as good as
+//! new while nobody else has written to the database, which SQLite tells within the transaction.
 
 use std::collections::HashMap;
 
 use lockfast_core::LockName;
 
 use crate::queue::Queue;
+use crate::wire::Meta;
 
 /// Queues that need not be read again, the empty ones included.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     queues: HashMap<LockName, Queue>,
+    meta: Option<Meta>,
     version: Option<i64>,
 }
 
@@ -22,7 +24,7 @@ impl Cache {
     /// is open.
     pub(crate) fn check(&mut self, version: i64) {
         if self.version != Some(version) {
-            self.queues.clear();
+            self.clear();
             self.version = Some(version);
         }
     }
@@ -32,8 +34,14 @@ impl Cache {
         self.queues.remove(name)
     }
 
-    /// Puts queues back.
-    pub(crate) fn keep(&mut self, queues: HashMap<LockName, Queue>) {
+    /// Takes the store's row out, to be put back like the queues.
+    pub(crate) fn take_meta(&mut self) -> Option<Meta> {
+        self.meta.take()
+    }
+
+    /// Puts everything back.
+    pub(crate) fn keep(&mut self, queues: HashMap<LockName, Queue>, meta: Meta) {
+        self.meta = Some(meta);
         if self.queues.len() + queues.len() > Self::QUEUES_MAX {
             self.queues.clear();
         }
@@ -45,6 +53,7 @@ impl Cache {
     /// Forgets everything, because it is not known what was committed.
     pub(crate) fn clear(&mut self) {
         self.queues.clear();
+        self.meta = None;
         self.version = None;
     }
 }

@@ -40,7 +40,7 @@ impl Store {
                 self.observe(name, queue);
             }
         }
-        self.cache.keep(done.queues);
+        self.cache.keep(done.queues, done.meta);
     }
 
     /// Learns what our waiters of a lock have to look after.

@@ -11,6 +11,7 @@
 
 mod backend;
 mod batch;
+mod bell;
 mod boot;
 mod cache;
 mod claim;
@@ -25,6 +26,7 @@ mod message;
 mod peers;
 mod place;
 mod queue;
+mod rest;
 mod store;
 mod table;
 mod waiting;

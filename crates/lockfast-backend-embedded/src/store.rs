@@ -2,20 +2,20 @@
 //! client, the death of one that stands in somebody's way, or the end of a lease or wait. All
 //! that waits then becomes one transaction; answers and messages follow the commit.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use lockfast_core::batch::Inbox;
 use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Moment, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::backend::{Bell, Op};
+use crate::backend::Op;
 use crate::batch::{Batch, Chore, Done, Setting, Unsaved};
+use crate::bell::{Bell, Pace};
 use crate::boot::begin_boot;
 use crate::cache::Cache;
 use crate::claim::Clock;
-use crate::client::{Clients, Life, Pipe, is_hung_up};
+use crate::client::{Clients, Life, Pipe};
 use crate::config;
 use crate::failure::Failure;
 use crate::feed::Feeds;
@@ -28,9 +28,7 @@ use crate::write_lock::WriteLock;
 /// How many requests form one transaction at most.
 const BATCH_MAX: usize = 512;
 /// How often a process with waiters looks whether it missed something.
-const SLOW_POLL_NS: u64 = 500_000_000;
-/// How many batches may follow each other without a look at the pipes.
-const BUSY_MAX: u32 = 16;
+pub(crate) const SLOW_POLL_NS: u64 = 500_000_000;
 
 /// The store as its thread sees it.
 #[derive(Debug)]
@@ -42,13 +40,14 @@ pub(crate) struct Store {
     label: Label,
     label_saved: bool,
     pub(crate) losses: LossReporter,
-    inbox: Arc<Inbox<Op>>,
-    bell: Arc<Bell>,
+    pub(crate) inbox: Arc<Inbox<Op>>,
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) pace: Pace,
     /// Open as long as we live.
     _alive: OwnedFd,
-    wake: OwnedFd,
+    pub(crate) wake: OwnedFd,
     /// While somebody watches through us.
-    watch: Option<OwnedFd>,
+    pub(crate) watch: Option<OwnedFd>,
     pub(crate) feeds: Feeds,
     /// Watchers that did not get an event.
     pub(crate) missed: Vec<ClientId>,
@@ -56,11 +55,11 @@ pub(crate) struct Store {
     pub(crate) cache: Cache,
     pub(crate) waiting: Waiting,
     pub(crate) chores: Vec<Chore>,
-    ops: Vec<Op>,
+    pub(crate) ops: Vec<Op>,
     pub(crate) received: Vec<u8>,
     pub(crate) received_events: Vec<u8>,
-    busy: u32,
-    polled_ns: u64,
+    pub(crate) busy: u32,
+    pub(crate) polled_ns: u64,
     /// What the database said when all waiters were last looked after.
     data_version: Option<i64>,
     /// Whether we have written since a watcher's ends were last looked for.
@@ -106,6 +105,7 @@ impl Store {
             losses: context.losses,
             inbox,
             bell,
+            pace: Pace::new(),
             _alive: alive,
             wake,
             watch: None,
@@ -182,93 +182,6 @@ impl Store {
         }
     }
 
-    /// Sleeps until there is something to do, and finds out what.
-    fn rest(&mut self) {
-        self.bell.set_asleep();
-        if self.ops.is_empty() {
-            self.inbox.take_into(&mut self.ops);
-        }
-        let has_work = !self.ops.is_empty() || !self.chores.is_empty();
-        self.busy = if has_work { self.busy + 1 } else { 0 };
-        if has_work && self.busy < BUSY_MAX && self.waiting.is_empty() {
-            self.bell.set_awake();
-            return;
-        }
-        self.busy = 0;
-        let (rang, woken, told, ended) = self.sleep(has_work);
-        self.bell.set_awake();
-        if rang && self.ops.is_empty() {
-            self.inbox.take_into(&mut self.ops);
-        }
-        if woken {
-            self.read_wake();
-        }
-        if told {
-            self.read_events();
-        }
-        for client in ended {
-            // Its pipe stays hung up and would wake us for ever.
-            self.peers.forget(client);
-            self.chores.push(Chore::Reap(client));
-        }
-    }
-
-    /// Waits for: the bell, a message, an event, the end of clients.
-    fn sleep(&self, only_look: bool) -> (bool, bool, bool, Vec<ClientId>) {
-        let timeout_ns = if only_look { Some(0) } else { self.time_left_ns() };
-        let timeout = timeout_ns.map(|left_ns| Timespec {
-            tv_sec: (left_ns / 1_000_000_000) as i64,
-            tv_nsec: (left_ns % 1_000_000_000) as i64,
-        });
-        let mut sources = vec![
-            PollFd::new(self.bell.event(), PollFlags::IN),
-            PollFd::new(&self.wake, PollFlags::IN),
-        ];
-        let watch = self.watch.as_ref().unwrap_or(&self.wake);
-        sources.push(PollFd::new(watch, PollFlags::IN));
-        // Only those in somebody's way: the death of others is none of our business.
-        let blockers = self.waiting.blockers();
-        let peers = self.peers.pipes().filter(|(client, _)| blockers.contains(client));
-        let peers: Vec<_> = peers.collect();
-        sources.extend(peers.iter().map(|(_, pipe)| PollFd::new(*pipe, PollFlags::IN)));
-        if poll(&mut sources, timeout.as_ref()).is_err() {
-            // Interrupted: look at everything again.
-            return (true, true, self.watch.is_some(), Vec::new());
-        }
-        let is_ready = |at: usize| !sources[at].revents().is_empty();
-        let ended = peers
-            .iter()
-            .zip(3..)
-            .filter(|((_, pipe), at)| is_ready(*at) && is_hung_up(pipe.as_fd()))
-            .map(|((client, _), _)| *client)
-            .collect();
-        (is_ready(0), is_ready(1), self.watch.is_some() && is_ready(2), ended)
-    }
-
-    fn time_left_ns(&self) -> Option<u64> {
-        let poll_ns = (!self.waiting.is_empty() || !self.feeds.is_empty())
-            .then_some(self.polled_ns + SLOW_POLL_NS);
-        let next_ns = match (poll_ns, self.waiting.next_due_ns()) {
-            (Some(poll_ns), Some(due_ns)) => poll_ns.min(due_ns),
-            (next_ns, None) | (None, next_ns) => next_ns?,
-        };
-        Some(next_ns.saturating_sub(Moment::now().host_ns()))
-    }
-
-    fn read_wake(&mut self) {
-        let mut received = std::mem::take(&mut self.received);
-        drain(&self.wake, &mut received);
-        self.hear(&mut received);
-        self.received = received;
-    }
-
-    fn read_events(&mut self) {
-        let mut received = std::mem::take(&mut self.received_events);
-        self.watch.iter().for_each(|watch| drain(watch, &mut received));
-        self.hear(&mut received);
-        self.received_events = received;
-    }
-
     /// What waiters need when nobody tells them: ends that are due, and the slow poll.
     fn look_after_waiters(&mut self) {
         if self.waiting.is_empty() && self.feeds.is_empty() {
@@ -321,6 +234,8 @@ impl Store {
         if self.ops.is_empty() && self.chores.is_empty() {
             return;
         }
+        self.pace.begin_work();
+        self.gather();
         let mut ops = std::mem::take(&mut self.ops);
         let rest = ops.split_off(ops.len().min(BATCH_MAX));
         if let Err(failure) = self.begin_watch(&ops) {
@@ -328,7 +243,9 @@ impl Store {
         }
         let mut chores = std::mem::take(&mut self.chores);
         chores.dedup();
-        match self.transact(&chores, &ops) {
+        let transacted = self.transact(&chores, &ops);
+        self.pace.end_work(&self.bell);
+        match transacted {
             Ok(done) => self.deliver(ops, done),
             Err(failure) => {
                 // What was to be seen to is seen to by the slow poll.
@@ -345,6 +262,17 @@ impl Store {
         self.peers.tidy(|| self.waiting.blockers());
         // They are done before what is in the inbox by now.
         self.ops = rest;
+    }
+
+    /// Lets those join the batch who are just about to ask again.
+    fn gather(&mut self) {
+        self.pace.gather(self.ops.len(), &self.inbox);
+        let mut late = Vec::new();
+        if self.ops.len() < BATCH_MAX {
+            self.inbox.take_into(&mut late);
+        }
+        self.ops.append(&mut late);
+        self.pace.note_batch(self.ops.len());
     }
 
     /// Opens our pipe for events when the first watcher comes.
@@ -405,7 +333,9 @@ impl Store {
         let clock = Clock::read();
         let filled = self.fill(chores, ops, clock, full);
         let committed = filled.and_then(|done| {
+            let began = Moment::now();
             self.wire.commit()?;
+            self.pace.note_commit(began);
             Ok(done)
         });
         if let Err(unsaved) = &committed {
@@ -440,16 +370,5 @@ impl Store {
             batch.run(op)?;
         }
         batch.save(full)
-    }
-}
-
-/// Reads all that a pipe holds.
-fn drain(pipe: &OwnedFd, received: &mut Vec<u8>) {
-    let mut bytes = [0; 16 * 1024];
-    while let Ok(count @ 1..) = rustix::io::read(pipe, &mut bytes) {
-        received.extend_from_slice(&bytes[..count]);
-        if count < bytes.len() {
-            break;
-        }
     }
 }

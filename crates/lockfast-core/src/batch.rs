@@ -37,6 +37,16 @@ impl<T> Inbox<T> {
         std::mem::swap(&mut *self.lock(), batch);
     }
 
+    /// How many requests wait.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<T>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,6 +76,7 @@ mod tests {
         let mut batch = Vec::new();
         for round in 1..=3 {
             (0..5).for_each(|item| inbox.push(item));
+            assert_eq!((inbox.len(), inbox.is_empty()), (5, false));
             inbox.take_into(&mut batch);
             assert_eq!(batch, [0, 1, 2, 3, 4]);
             assert_eq!(wakes.load(Ordering::SeqCst), round);
