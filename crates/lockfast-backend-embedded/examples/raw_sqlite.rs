@@ -1,5 +1,6 @@
 //! What this machine can do at best: commits of one row per second, with and without waiting for
-//! the disk, and how long it takes to wake another process through a named pipe. Prints JSON.
+//! the disk, and how long a commit takes that another process is told of through a named pipe.
+//! Prints JSON.
 //!
 //! ```text
 //! cargo run --release --example raw_sqlite [DIRECTORY]
@@ -15,43 +16,57 @@ use std::time::Duration;
 use lockfast_core::Moment;
 use rusqlite::Connection;
 
+const SPAN: Duration = Duration::from_secs(1);
+const HAND_OVERS: usize = 1_000;
+
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     if let [word, there, back] = arguments.as_slice()
-        && word == "echo"
+        && word == "listen"
     {
-        return echo(there.as_ref(), back.as_ref());
+        return listen(Path::new(there), Path::new(back));
     }
     let parent = arguments.first().map_or_else(std::env::temp_dir, Into::into);
     let dir = tempfile::tempdir_in(parent).unwrap();
-    let full = commits_per_s(&dir.path().join("full.db"), "FULL");
-    let normal = commits_per_s(&dir.path().join("normal.db"), "NORMAL");
-    let mut wakes_us = wake_us(dir.path());
-    wakes_us.sort_by(f64::total_cmp);
-    let at = |share: usize| wakes_us[wakes_us.len() * share / 100];
-    println!(
-        "{{\"commits_full_per_s\":{full:.0},\"commits_normal_per_s\":{normal:.0},\
-         \"wake_p50_us\":{:.1},\"wake_p99_us\":{:.1}}}",
-        at(50),
-        at(99)
-    );
+    let figures: Vec<_> = ["full", "normal"]
+        .map(|synchronous| {
+            let db = open(&dir.path().join(synchronous), synchronous);
+            let commits = commits_per_s(&db);
+            let mut hand_overs = hand_overs_us(&db, dir.path());
+            hand_overs.sort_by(f64::total_cmp);
+            let hand_over = hand_overs[hand_overs.len() / 2];
+            format!(
+                "\"commits_{synchronous}_per_s\":{commits:.0},\
+                 \"hand_over_{synchronous}_p50_us\":{hand_over:.1}"
+            )
+        })
+        .into();
+    println!("{{{}}}", figures.join(","));
 }
 
-/// One row, one connection, nothing else: as bare as a commit can be.
-fn commits_per_s(path: &Path, synchronous: &str) -> f64 {
+/// With the settings of the embedded store.
+fn open(path: &Path, synchronous: &str) -> Connection {
     let db = Connection::open(path).unwrap();
     let mode: String = db.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0)).unwrap();
     assert_eq!(mode, "wal");
     db.execute_batch(&format!(
         "PRAGMA synchronous={synchronous}; PRAGMA wal_autocheckpoint=2000;
+         PRAGMA journal_size_limit=8388608;
          CREATE TABLE t (id INTEGER PRIMARY KEY, x INTEGER, pad BLOB);
          INSERT INTO t VALUES (1, 0, zeroblob(120));"
     ))
     .unwrap();
-    let mut update = db.prepare("UPDATE t SET x = x + 1 WHERE id = 1").unwrap();
+    db
+}
+
+const UPDATE: &str = "UPDATE t SET x = x + 1 WHERE id = 1";
+
+/// One row, one connection, nothing else: as bare as a commit can be.
+fn commits_per_s(db: &Connection) -> f64 {
+    let mut update = db.prepare(UPDATE).unwrap();
     let start = Moment::now();
     let mut commits = 0;
-    while Moment::now().since(start) < Duration::from_secs(2) {
+    while Moment::now().since(start) < SPAN {
         for _ in 0..32 {
             update.execute([]).unwrap();
         }
@@ -60,44 +75,52 @@ fn commits_per_s(path: &Path, synchronous: &str) -> f64 {
     f64::from(commits) / Moment::now().since(start).as_secs_f64()
 }
 
-/// Half of a round trip to another process and back.
-fn wake_us(dir: &Path) -> Vec<f64> {
-    let (there, back) = (dir.join("there"), dir.join("back"));
-    for path in [&there, &back] {
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        let fifo = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(rustix::fs::CWD, path, fifo, mode, 0).unwrap();
-    }
+/// From before a commit to when another process hears of it.
+fn hand_overs_us(db: &Connection, dir: &Path) -> Vec<f64> {
+    let paths = ["there", "back"].map(|name| dir.join(name));
+    paths.iter().for_each(|path| make_pipe(path));
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .arg("echo")
-        .args([&there, &back])
+        .arg("listen")
+        .args(&paths)
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    let open = |path| File::options().read(true).write(true).open(path).unwrap();
-    let (mut there, mut back) = (open(&there), open(&back));
-    let mut times = Vec::new();
-    let mut byte = [0];
-    for _ in 0..5_000 {
-        let start = Moment::now();
+    let [mut there, mut back] = paths.each_ref().map(|path| open_pipe(path));
+    let mut update = db.prepare(UPDATE).unwrap();
+    let mut times = Vec::with_capacity(HAND_OVERS);
+    let mut heard_ns = [0; 8];
+    for _ in 0..HAND_OVERS {
+        let start_ns = Moment::now().host_ns();
+        update.execute([]).unwrap();
         there.write_all(&[1]).unwrap();
-        back.read_exact(&mut byte).unwrap();
-        times.push(Moment::now().since(start).as_secs_f64() * 1e6 / 2.0);
+        back.read_exact(&mut heard_ns).unwrap();
+        times.push((u64::from_ne_bytes(heard_ns) - start_ns) as f64 / 1e3);
     }
     there.write_all(&[0]).unwrap();
     child.wait().unwrap();
+    paths.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     times
 }
 
-fn echo(there: &Path, back: &Path) {
-    let open = |path| File::options().read(true).write(true).open(path).unwrap();
-    let (mut there, mut back) = (open(there), open(back));
+fn make_pipe(path: &Path) {
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, path, fifo, mode, 0).unwrap();
+}
+
+fn open_pipe(path: &Path) -> File {
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+/// The other process: says when it heard something.
+fn listen(there: &Path, back: &Path) {
+    let (mut there, mut back) = (open_pipe(there), open_pipe(back));
     let mut byte = [0];
     loop {
         there.read_exact(&mut byte).unwrap();
         if byte == [0] {
             return;
         }
-        back.write_all(&byte).unwrap();
+        back.write_all(&Moment::now().host_ns().to_ne_bytes()).unwrap();
     }
 }

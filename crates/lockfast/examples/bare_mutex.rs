@@ -20,7 +20,7 @@ async fn cycles_per_s(tasks: usize) -> f64 {
             tokio::spawn(async move {
                 let name = format!("cycle/{task}");
                 let mut cycles = 0_u64;
-                while Moment::now().since(start) < Duration::from_secs(2) {
+                while Moment::now().since(start) < Duration::from_secs(1) {
                     for _ in 0..100 {
                         let lock =
                             Arc::clone(locks.lock().unwrap().entry(name.clone()).or_default());

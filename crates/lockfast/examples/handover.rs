@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use lockfast::{Locker, Moment};
 
 const NAME: &str = "handed-over";
-const ROUNDS: usize = 2_000;
+const ROUNDS: usize = 1_000;
 
 /// The process that waits: each line that it reads is a turn.
 async fn wait_in_turn(url: &str) {
