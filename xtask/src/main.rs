@@ -10,6 +10,7 @@ mod deps;
 mod fix;
 mod setup;
 mod step;
+mod suite;
 mod tidy;
 mod tree;
 mod verify;

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use crate::step::{Step, timed};
-use crate::{deps, refuse_arguments, tidy};
+use crate::{deps, refuse_arguments, suite, tidy};
 
 /// Runs all steps and stops at the first that fails.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         timed("build", || {
             Step::cargo(&["build", "--workspace", "--all-targets", "--locked"]).run()
         })?;
-        timed("tests", || Step::cargo(&["test", "--workspace", "--locked"]).run())
+        timed("tests", suite::run)
     })
 }
 
