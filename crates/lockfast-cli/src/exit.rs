@@ -126,7 +126,8 @@ fn code_of(kind: ErrorKind) -> u8 {
         | ErrorKind::InvalidToken
         | ErrorKind::InvalidHolder
         | ErrorKind::InvalidMetadata => USAGE,
-        ErrorKind::InvalidUrl | ErrorKind::Unsupported => CONFIG,
+        // A key that is no lock calls for another name, or for a prefix in the store's URL.
+        ErrorKind::InvalidUrl | ErrorKind::Unsupported | ErrorKind::ForeignKey => CONFIG,
         ErrorKind::Taken
         | ErrorKind::Lost
         | ErrorKind::NotHeld
@@ -135,6 +136,8 @@ fn code_of(kind: ErrorKind) -> u8 {
         ErrorKind::Unreachable
         | ErrorKind::NoQuorum
         | ErrorKind::TooLate
+        | ErrorKind::WrongNode
+        | ErrorKind::TlsHandshake
         | ErrorKind::CorruptRecord
         | ErrorKind::TokenExhausted => UNAVAILABLE,
         ErrorKind::Permission => NOT_PERMITTED,
@@ -161,6 +164,9 @@ mod tests {
             (ErrorKind::InvalidName, 64),
             (ErrorKind::Unreachable, 69),
             (ErrorKind::NoQuorum, 69),
+            (ErrorKind::WrongNode, 69),
+            (ErrorKind::TlsHandshake, 69),
+            (ErrorKind::ForeignKey, 78),
             (ErrorKind::Taken, 75),
             (ErrorKind::Permission, 77),
             (ErrorKind::InvalidUrl, 78),

@@ -1,0 +1,131 @@
+//! What goes wrong on the way to a Redis server, as a table (issue 2 lists the cases as C17 to C22):
+//! each gets its code and a sentence that says where and why, without a password.
+
+use std::net::TcpListener;
+
+use lockfast_conformance::fault::certificate::{Authority, Flaw};
+use lockfast_conformance::fault::port::Port;
+use lockfast_conformance::fault::redis::topology::wait_for_sync;
+use lockfast_conformance::fault::redis::{Redis, Setup};
+use lockfast_conformance::fault::url::encode;
+
+use crate::sandbox::Sandbox;
+
+/// What no message may show.
+const SECRET: &str = "geheim";
+
+struct Case {
+    number: &'static str,
+    url: String,
+    code: i32,
+    words: Vec<String>,
+}
+
+fn case(number: &'static str, url: String, code: i32, words: &[&str]) -> Case {
+    Case { number, url, code, words: words.iter().map(ToString::to_string).collect() }
+}
+
+/// Runs `show x` on each, with the URL where others cannot see it, and `run`, whose command must not
+/// start.
+fn check(cases: &[Case]) {
+    let sandbox = Sandbox::new();
+    for Case { number, url, code, words } in cases {
+        for (arguments, code) in
+            [(["show", "x"].as_slice(), *code), (&["run", "x", "--", "touch", "started"], 125)]
+        {
+            let mut command = sandbox.command(arguments);
+            command.env("LOCKFAST_URL", url);
+            let finished = crate::sandbox::Running::new(command).finish();
+            let said = &finished.stderr;
+            assert_eq!(finished.status.code(), Some(code), "{number}: {said}");
+            for word in words {
+                assert!(said.contains(word), "{number}: no {word:?} in {said}");
+            }
+            assert!(!said.contains(SECRET), "{number}: {said}");
+            assert!(finished.stdout.is_empty(), "{number}: {}", finished.stdout);
+        }
+        assert!(!sandbox.path("started").exists(), "{number}: the command was started");
+    }
+}
+
+#[test]
+fn a_url_that_is_wrong() {
+    let schemes =
+        ["\"foo\"", "embedded:", "redis:", "rediss:", "redis+sentinel:", "redis+cluster:"];
+    check(&[
+        case("C17", "foo://x".into(), 78, &schemes),
+        case("C18", String::new(), 78, &["set but empty"]),
+        case("port", format!("redis://me:{SECRET}@h:65536"), 78, &["port", "1 to 65535"]),
+        case("password", format!("redis://me:{SECRET}@{SECRET}@h"), 78, &["%40"]),
+        case("option", format!("redis://me:{SECRET}@h?x=1"), 78, &["\"x\"", "min_replicas"]),
+    ]);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached() {
+    let dead = format!("127.0.0.1:{}", Port::take().number());
+    // It accepts connections, and nobody ever reads them.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().unwrap().to_string();
+    let url = |place: &str| format!("redis://me:{SECRET}@{place}");
+    let slow = format!("{}?request_timeout=300ms", url(&silent));
+    check(&[
+        case(
+            "C20 unknown",
+            url("no-such-host.invalid"),
+            69,
+            &["no-such-host.invalid:6379", "not known"],
+        ),
+        case("C20 refused", url(&dead), 69, &[&dead, "nobody listens"]),
+        case("C20 silent", slow, 69, &[&silent, "did not answer within 300ms"]),
+    ]);
+}
+
+#[test]
+fn a_server_that_refuses() {
+    let redis = Setup::new().password("another").start();
+    let master = Redis::start();
+    let replica = Setup::new().replica_of(&master).start();
+    wait_for_sync(&master, &replica);
+    let at = redis.address().to_string();
+    check(&[
+        case("C21", format!("redis://:{SECRET}@{at}"), 77, &[&at, "password"]),
+        case("C21 user", format!("redis://me:{SECRET}@{at}"), 77, &[&at, "password"]),
+        case("C21 none", format!("redis://{at}"), 77, &[&at, "password"]),
+        case("replica", replica.url(), 69, &["replica", "master"]),
+    ]);
+}
+
+#[test]
+fn a_certificate_that_is_wrong() {
+    let authority = Authority::new();
+    let ca = encode(&authority.certificate().display().to_string());
+    for (number, flaw, word) in
+        [("C22 expired", Flaw::Expired, "expired"), ("C22 name", Flaw::WrongName, "name")]
+    {
+        let redis = Setup::new().tls(&authority, authority.sign_server(flaw), false).start();
+        let at = redis.address().to_string();
+        check(&[case(number, format!("rediss://{at}?ca={ca}"), 69, &[&at, word])]);
+    }
+}
+
+/// C19.
+#[test]
+fn a_password_in_the_arguments_works_and_is_pointed_out() {
+    let redis = Setup::new().user("me", SECRET, "~* &* +@all").start();
+    let finished = Sandbox::new().run(["show", "x", "--on", &redis.url()]).expect(0);
+    assert_eq!(finished.stdout, "x: free\n");
+    assert!(finished.stderr.contains("visible to everybody"), "{}", finished.stderr);
+    assert!(!finished.stderr.contains(SECRET), "{}", finished.stderr);
+}
+
+/// A lock's name may be in use for something else.
+#[test]
+fn a_key_that_is_no_lock() {
+    let redis = Redis::start();
+    redis.cli(&["RPUSH", "x", "item"]);
+    let finished = Sandbox::new()
+        .run(["acquire", "x", "--ttl", "9s", "--try", "--on", &redis.url()])
+        .expect(78);
+    assert!(finished.stderr.contains("no lock"), "{}", finished.stderr);
+}
