@@ -165,7 +165,9 @@ impl Store {
                 Some(0) => ReleaseOutcome::NotHeld,
                 _ => {
                     let nonsense = || Failure::of_nonsense("a release of another form");
-                    repairs.add(Op::Give(give), failure.clone().unwrap_or_else(nonsense));
+                    let its_own = || entries.get(at).and_then(Reply::failure);
+                    let failure = failure.clone().or_else(its_own).unwrap_or_else(nonsense);
+                    repairs.add(Op::Give(give), failure);
                     continue;
                 }
             };

@@ -86,7 +86,7 @@ pub(crate) enum Renewal {
     Lost(LossCause),
     /// Somebody else has the lock; who, if Lockfast knows.
     TakenBy(Option<ClientId>),
-    /// The node that has it did not answer.
+    /// The node that has it did not answer, or could not.
     Unanswered(Failure),
 }
 
@@ -95,6 +95,9 @@ impl Renewal {
     pub(crate) fn read(reply: Reply) -> Option<Self> {
         if reply.as_int() == Some(1) {
             return Some(Self::Renewed);
+        }
+        if let Some(failure) = reply.failure() {
+            return Some(Self::Unanswered(failure));
         }
         let fields = reply.into_list().ok()?;
         let text = || fields.get(1).and_then(Reply::as_text);

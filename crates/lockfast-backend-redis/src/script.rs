@@ -58,18 +58,21 @@ mod single {
     pub(super) const ACQUIRE: &str = concat!(
         "local CLUSTER = false\n",
         include_str!("scripts/acquire.lua"),
+        include_str!("scripts/view.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/admit.lua")
     );
     pub(super) const RELEASE: &str = concat!(
         "local CLUSTER = false\n",
         include_str!("scripts/release.lua"),
+        include_str!("scripts/view.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/leave.lua")
     );
     pub(super) const REVOKE: &str = concat!(
         "local CLUSTER = false\n",
         include_str!("scripts/revoke.lua"),
+        include_str!("scripts/view.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/seize.lua")
     );
@@ -82,6 +85,7 @@ mod cluster {
         "local CLUSTER, KEY_COUNT = true, 9\n",
         include_str!("scripts/asking.lua"),
         include_str!("scripts/acquire.lua"),
+        include_str!("scripts/view.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/admit.lua")
     );
@@ -89,6 +93,7 @@ mod cluster {
         "local CLUSTER, KEY_COUNT = true, 9\n",
         include_str!("scripts/asking.lua"),
         include_str!("scripts/release.lua"),
+        include_str!("scripts/view.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/leave.lua")
     );
@@ -96,6 +101,7 @@ mod cluster {
         "local CLUSTER, KEY_COUNT = true, 9\n",
         include_str!("scripts/asking.lua"),
         include_str!("scripts/revoke.lua"),
+        include_str!("scripts/view.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/seize.lua")
     );
@@ -107,11 +113,13 @@ mod cluster {
     pub(super) const INSPECT: &str = concat!(
         "local KEY_COUNT = 3\n",
         include_str!("scripts/asking.lua"),
+        include_str!("scripts/view.lua"),
         include_str!("scripts/inspect.lua")
     );
 }
 
-const INSPECT: &str = include_str!("scripts/inspect.lua");
+const INSPECT: &str =
+    concat!(include_str!("scripts/view.lua"), include_str!("scripts/inspect.lua"));
 const ENROLL: &str = include_str!("scripts/enroll.lua");
 const PROLONG: &str = include_str!("scripts/prolong.lua");
 

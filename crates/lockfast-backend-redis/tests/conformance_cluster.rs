@@ -1,5 +1,5 @@
-//! The suite that every store passes, on a real cluster of three masters. A fresh store is a prefix that nobody
-//! has used.
+//! The suite that every store passes, on a real cluster of three masters and with the rights that the
+//! README names.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,58 +11,23 @@
 mod kit;
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use kit::rights::with_user;
+use kit::suite::Suite;
 use kit::topology::{Cluster, start_cluster_of};
-use lockfast_conformance::Harness;
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
 
 /// What `cluster.rs` checks instead: such a name is refused.
 const BRACES: &str = "it uses the name {a}, whose lock and queue would be in different slots";
 
-#[derive(Clone, Default)]
-struct ThreeMasters {
-    /// Started when it is first needed: the suite's child processes use that of their parent.
-    cluster: Arc<Mutex<Option<Cluster>>>,
-    stores: Arc<AtomicUsize>,
-}
+const IGNORED: &[(&str, &str)] =
+    &[("names::are_different_locks", BRACES), ("names::are_listed_to_the_letter", BRACES)];
 
-impl Harness for ThreeMasters {
-    fn name(&self) -> &'static str {
-        "redis-cluster"
-    }
-
-    fn fresh_url(&self) -> String {
-        let store = self.stores.fetch_add(1, Ordering::Relaxed);
-        let mut cluster = self.cluster.lock().unwrap();
-        let nodes = &cluster.get_or_insert_with(|| start_cluster_of(with_user)).nodes;
-        let (first, second) = (nodes[0].address(), nodes[1].address());
-        format!("redis+cluster://locks:word@{first},{second}?prefix=store-{store}:")
-    }
-
-    fn connect(
-        &self,
-        address: Address,
-        context: ConnectContext,
-    ) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
-        lockfast_backend_redis::connect(address, context)
-    }
-
-    fn shared_between_processes(&self) -> bool {
-        true
-    }
-
-    fn ignored(&self) -> &'static [(&'static str, &'static str)] {
-        &[("names::are_different_locks", BRACES), ("names::are_listed_to_the_letter", BRACES)]
-    }
+fn url(cluster: &Cluster) -> String {
+    let [first, second, _] = cluster.nodes.each_ref().map(kit::Redis::address);
+    format!("redis+cluster://locks:word@{first},{second}")
 }
 
 fn main() -> ExitCode {
-    let harness = ThreeMasters::default();
-    let cluster = Arc::clone(&harness.cluster);
-    let verdict = lockfast_conformance::main(harness);
-    drop(cluster.lock().unwrap().take());
-    verdict
+    let start = || start_cluster_of(with_user);
+    Suite { name: "redis-cluster", start, url, ignored: IGNORED }.run()
 }

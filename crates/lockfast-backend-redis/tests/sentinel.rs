@@ -19,7 +19,7 @@ use kit::{
     Redis, Setup, bounded, check_error, connect, eventually, hold, refusal, try_connect, ttl,
     wait_until,
 };
-use lockfast::{ErrorKind, LeaseStatus, Options, Released, WatchKind};
+use lockfast::{ErrorKind, LeaseStatus, Locker, Options, Released, WatchKind};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(8);
@@ -79,6 +79,20 @@ fn start_sentinel(master: &Redis) -> Redis {
         sentinel.try_cli(&["SENTINEL", "CKQUORUM", "main"]).1.starts_with("OK")
     });
     sentinel
+}
+
+/// A sentinel that is listened to names another master, and it is used from then on.
+async fn name_another(sentinel: &Redis, new: &Redis, locker: &Locker) {
+    wait_until("the sentinel is listened to", TTL, || {
+        sentinel.cli(&["CLIENT", "LIST"]).contains(" sub=1 ")
+    });
+    sentinel.cli(&["SENTINEL", "REMOVE", "main"]);
+    sentinel.cli(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &new.port().to_string(), "1"]);
+    eventually("the new one is used", FAILOVER_TIME_MAX, async || {
+        let other = hold(locker, "other", patient()).await;
+        new.cli(&["GET", "other"]).ends_with(&format!(".{}", other.fence()))
+    })
+    .await;
 }
 
 /// A sentinel that changes a server's role closes its connections, also that of redis-cli.
@@ -192,16 +206,7 @@ async fn a_master_that_does_not_know_is_left() {
     let sentinel = start_sentinel(&old);
     let locker = connect(&format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port())).await;
     let guard = hold(&locker, NAME, ttl(TTL)).await;
-    wait_until("the sentinel is listened to", TTL, || {
-        sentinel.cli(&["CLIENT", "LIST"]).contains(" sub=1 ")
-    });
-    sentinel.cli(&["SENTINEL", "REMOVE", "main"]);
-    sentinel.cli(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &new.port().to_string(), "1"]);
-    eventually("the new one is used", FAILOVER_TIME_MAX, async || {
-        let other = hold(&locker, "other", patient()).await;
-        new.cli(&["GET", "other"]).ends_with(&format!(".{}", other.fence()))
-    })
-    .await;
+    name_another(&sentinel, &new, &locker).await;
     // The new one knows nothing of the lease, and says so.
     bounded(guard.lost()).await;
 }
@@ -266,6 +271,25 @@ async fn sentinels_have_passwords_of_their_own() {
     let place = master.address().to_string();
     check_error(&error, ErrorKind::Permission, &["master of service \"main\"", &place]);
     assert!(!error.to_string().contains("wrong"), "{error}");
+}
+
+/// The README's rights are enough on both, also to follow a change of the master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights() {
+    let on_master = kit::rights::rights("~*", &["`redis+sentinel:`, on the master"]);
+    let on_sentinel = kit::rights::row_of("`redis+sentinel:`, on the sentinels (these alone)");
+    let start = || Setup::new().line(format!("user locks on >word {on_master}")).start();
+    let (old, new) = (start(), start());
+    let sentinel = Setup::new()
+        .sentinel()
+        .line(format!("user locks on >word {on_sentinel}"))
+        .line(format!("sentinel monitor main 127.0.0.1 {} 1", old.port()))
+        .start();
+    let (port, options) = (sentinel.port(), "sentinel_user=locks&sentinel_password=word");
+    let url = format!("redis+sentinel://locks:word@127.0.0.1:{port}/main?{options}");
+    let locker = connect(&url).await;
+    let _guard = hold(&locker, NAME, ttl(TTL)).await;
+    name_another(&sentinel, &new, &locker).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

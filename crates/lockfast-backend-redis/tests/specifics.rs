@@ -1,5 +1,21 @@
 //! What is special about this store: what it keeps in Redis and how much, how many commands it
 //! takes, and what it makes of pushes, replicas and rights.
+//!
+//! What is known to go wrong with the connections of the `redis` crate cannot happen here, because
+//! only its parser is used; that our own connections do better is what these tests are for:
+//!
+//! | the crate's connections | ours |
+//! |---|---|
+//! | 1. give an answer 500 ms, and a connection 1 s | `a_slow_answer_is_waited_for` |
+//! | 2. stay with a peer that is silent | `faults/link.rs`: `a_half_open_link`, `a_half_open_link_while_waiting`; the unit test in `wire/dial.rs` for keepalive and user timeout |
+//! | 3. leave TCP_NODELAY off | the same unit test |
+//! | 4. return an error for the command that meets a broken connection | `faults/link.rs`: `the_reply_of_an_acquisition_is_lost`, `the_reply_of_a_release_is_lost` |
+//! | 5. give up after six tries to connect | `a_waiter_outlives_a_restart`; `faults/refusal.rs`: `a_restart_while_waiting` |
+//! | 6. ignore that a subscription failed | `nobody_listens_in_vain`; `faults/link.rs`: `client_kill_while_waiting` |
+//! | 7. do not send what is dropped early, and send what is dropped late | `a_release_that_nobody_waits_for`; `cancellation` of the conformance suite |
+//! | 8. are held up by commands that block | `a_cycle_is_two_commands` |
+//! | 9. repeat a request sixteen times on a cluster | `cluster.rs`: `a_request_that_was_given_up_changes_nothing` |
+//! | 10. stay with a master that was demoted | `sentinel.rs`: `a_demoted_master_is_left`, `a_master_that_does_not_know_is_left` |
 
 #![allow(
     clippy::unwrap_used,
@@ -402,6 +418,48 @@ async fn a_grant_needs_its_replicas() {
 
 async fn waiting_for(locker: &Locker, name: &str) -> usize {
     locker.inspect(&LockName::new(name).unwrap()).await.unwrap().waiting
+}
+
+/// The README's rights are enough for what it says, and none of its rows can be left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn rights() {
+    let (option, quarantine) = ("`min_replicas`", "`on_data_loss=quarantine`");
+    for (row, query) in
+        [(option, "min_replicas=1"), (quarantine, "on_data_loss=quarantine&max_ttl=200ms")]
+    {
+        for rows in [[row].as_slice(), &[]] {
+            let rights = kit::rights::rights("~nightly*", rows);
+            let redis = Setup::new().line(format!("user locks on >word {rights}")).start();
+            let replica = Setup::new().replica_of(&redis).start();
+            kit::topology::wait_for_sync(&redis, &replica);
+            let url = format!("redis://locks:word@{}?{query}", redis.address());
+            let taken = take_nightly(&url).await;
+            match rows {
+                [] => check_error(&taken.unwrap_err(), ErrorKind::Permission, &["ACL"]),
+                _ => taken.unwrap(),
+            }
+        }
+    }
+    let rights = kit::rights::rights("~nightly*", &[]);
+    let redis = Setup::new().line(format!("user locks on >word {rights}")).start();
+    let locker = connect(&format!("redis://locks:word@{}", redis.address())).await;
+    let error = kit::failure(&locker, "daily", ttl(LONG)).await;
+    check_error(&error, ErrorKind::Permission, &["ACL"]);
+}
+
+async fn take_nightly(url: &str) -> lockfast::Result<()> {
+    let options = Options::default().ttl(Duration::from_millis(150)).wait(LONG);
+    let mutex = try_connect(url).await?.mutex("nightly")?.with(options)?;
+    bounded(mutex.acquire()).await.map(drop)
+}
+
+/// Without the right to listen to its channel a client is refused: it would wait in vain.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_listens_in_vain() {
+    let rights = kit::rights::rights("~*", &[]).replace("&lockfast:*", "&lockfast:events");
+    let redis = Setup::new().line(format!("user locks on >word {rights}")).start();
+    let error = try_connect(&format!("redis://locks:word@{}", redis.address())).await.unwrap_err();
+    check_error(&error, ErrorKind::Permission, &["ACL", "channel"]);
 }
 
 /// A new server grants nothing for `max_ttl` with the quarantine, and then all goes on.

@@ -58,7 +58,7 @@ local function enqueue(queue, claim)
 end
 
 local function refuse(at, value)
-  local seen = view(at, value)
+  local seen = view(at, value, now_ms)
   table.insert(seen, 1, 1)
   return seen
 end
@@ -128,7 +128,9 @@ end
 for _, i in ipairs(left) do
   local arg = 3 * i + 1
   local may_wait = ARGV[arg + 2] == '1' or ARGV[arg + 2] == '3'
-  answers[i] = admit(4 * i + 2, read_claim(ARGV[arg]), tonumber(ARGV[arg + 1]), may_wait)
+  local answer, complaint =
+    attempt(admit, 4 * i + 2, read_claim(ARGV[arg]), tonumber(ARGV[arg + 1]), may_wait)
+  answers[i] = complaint and { 8, complaint } or answer
 end
 finish()
 return answers

@@ -12,7 +12,11 @@ if ARGV[3] == '' then
 end
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local identity, ends, longest = string.match(redis.call('GET', KEYS[2]) or '', '^(%S+) (%d+) (%d+)$')
+local guard = redis.pcall('GET', KEYS[2]) or ''
+if type(guard) == 'table' then
+  return redis.error_reply('LFCORRUPT ' .. KEYS[2])
+end
+local identity, ends, longest = string.match(guard, '^(%S+) (%d+) (%d+)$')
 if identity ~= ARGV[3] then
   ends = now_ms + math.max(tonumber(ARGV[4]), tonumber(longest or 0))
   redis.call('SET', KEYS[2], string.format('%s %.0f %s', ARGV[3], ends, ARGV[4]))

@@ -13,8 +13,12 @@ local function leave_queue(at, holder)
   end
 end
 
+local function has_alone(value, holder)
+  return value and string.sub(value, 1, 23) == holder .. '.'
+end
+
 local function leave(at, holder, value)
-  if value and string.sub(value, 1, 23) == holder .. '.' then
+  if has_alone(value, holder) then
     -- The lock's key goes to the next one, or away.
     tell('r', at, holder, tonumber(string.sub(value, 24)))
     local _, given = settle(at, false, nil, nil, false)
@@ -45,7 +49,16 @@ local function leave(at, holder, value)
 end
 
 for _, i in ipairs(left) do
-  answers[i] = leave(4 * i + 2, ARGV[i + 3], found[i])
+  local at, holder = 4 * i + 2, ARGV[i + 3]
+  local answer, complaint = attempt(leave, at, holder, found[i])
+  if complaint and has_alone(found[i], holder) then
+    -- Whoever has it alone can give it back, whatever is wrong with the queue.
+    if has_alone(redis.call('GET', KEYS[at]), holder) then
+      redis.call('DEL', KEYS[at])
+    end
+    answer, complaint = 1, nil
+  end
+  answers[i] = complaint and redis.error_reply(complaint) or answer
 end
 finish()
 return answers

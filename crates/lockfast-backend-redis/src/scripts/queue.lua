@@ -7,7 +7,6 @@
 -- It uses what the script before it has set: now_us, fence (false if it cannot be read),
 -- fence_before, watched, quarantined and events. `at` is the place of a lock's first key.
 
-local MARK = 'lockfast:shared'
 local OFFER_MS = 2000
 local QUEUE_MS = 60000
 local CROWD_SLACK_MS = 20000
@@ -251,23 +250,6 @@ local function settle(at, value, me, lease, moved)
   return mine, given
 end
 
--- The lock as it is: value (false when it is free), time left, how many wait, now, and for shared ones their mode and
--- each holder with its end and fence.
-local function view(at, value)
-  local seen = { value, redis.call('PTTL', KEYS[at]), redis.call('ZCARD', KEYS[at + 1]), now_ms }
-  if value == MARK then
-    seen[5] = redis.call('HGET', KEYS[at + 2], 'm')
-    local fields = redis.call('HGETALL', KEYS[at + 2])
-    for j = 1, #fields, 2 do
-      if #fields[j] == 22 then
-        seen[#seen + 1] = fields[j]
-        seen[#seen + 1] = fields[j + 1]
-      end
-    end
-  end
-  return seen
-end
-
 local function finish()
   if fence and fence ~= fence_before then
     redis.call('SET', KEYS[1], string.format('%.0f', fence), unpack(CLUSTER and { 'PX', 86400000 } or {}))
@@ -275,4 +257,35 @@ local function finish()
   if #events > 0 then
     redis.call('PUBLISH', 'lockfast:events', string.format('%.0f\n', now_us) .. table.concat(events, '\n'))
   end
+end
+
+-- The key in which a lock's bookkeeping is not what these scripts have written there.
+local function find_rubbish(at)
+  for offset, command in ipairs({ 'ZCARD', 'HLEN', 'HLEN' }) do
+    if type(redis.pcall(command, KEYS[at + offset])) == 'table' then
+      return KEYS[at + offset]
+    end
+  end
+  for _, text in ipairs(redis.call('ZRANGE', KEYS[at + 1], 0, -1)) do
+    if not read_claim(text).holder then
+      return KEYS[at + 1]
+    end
+  end
+  return KEYS[at + 2]
+end
+
+-- Does one step for one lock. Rubbish in its bookkeeping, or a server that does not let us write,
+-- ends that step and nothing else of the batch: the second value says what is wrong.
+local function attempt(step, at, ...)
+  local done, answer = pcall(step, at, ...)
+  if done then
+    return answer
+  end
+  local text = type(answer) == 'table' and answer.err or tostring(answer)
+  -- The server's complaints begin with a word in capitals.
+  local complaint = string.match(text, '%u%u%u+ .*')
+  if complaint and not string.find(complaint, '^WRONGTYPE') then
+    return nil, complaint
+  end
+  return nil, 'LFCORRUPT ' .. find_rubbish(at)
 end

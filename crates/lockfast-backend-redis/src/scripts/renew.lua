@@ -4,7 +4,7 @@
 -- KEYS  client, guard; then for each lock: itself, queue, shared, revoked
 -- ARGV  link, identity; then for each lock: holder, lease in ms, "mode.fence" or ""
 -- Answers one entry per lock: 1 renewed; { 0 } unknown; { 1, value } somebody else has it;
--- { 2, reason } revoked; { 3 } the server has lost data.
+-- { 2, reason } revoked; { 3 } the server has lost data; an error if its bookkeeping is rubbish.
 
 local MARK = 'lockfast:shared'
 local count = (#KEYS - 2) / 4
@@ -118,7 +118,11 @@ for i = 1, count do
     end
     answers[i] = 1
   else
-    answers[i] = renew(4 * i - 1, found[i], ARGV[arg], tonumber(ARGV[arg + 1]), ARGV[arg + 2])
+    local at = 4 * i - 1
+    local done, answer =
+      pcall(renew, at, found[i], ARGV[arg], tonumber(ARGV[arg + 1]), ARGV[arg + 2])
+    -- Rubbish in the bookkeeping of one lock is no matter of the others.
+    answers[i] = done and answer or redis.error_reply('LFCORRUPT ' .. KEYS[at + 2])
   end
 end
 return answers

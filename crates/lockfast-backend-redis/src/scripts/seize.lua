@@ -5,7 +5,7 @@ local value = look(at)
 if value == nil then
   return redis.error_reply('WRONGTYPE ' .. KEYS[at])
 end
-local seen = view(at, value)
+local seen = view(at, value, now_ms)
 if not value then
   table.insert(seen, 1, 0)
   return seen

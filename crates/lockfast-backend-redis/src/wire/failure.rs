@@ -195,10 +195,7 @@ impl Failure {
                     details.trim()
                 ),
             ),
-            "LFCORRUPT" => Self::new(
-                Kind::CorruptRecord,
-                format!("key {} does not hold a fence; repair or delete it", quote(details.trim())),
-            ),
+            "LFCORRUPT" => of_rubbish(details.trim()),
             "MOVED" => of_cluster().with_remedy(Remedy::Follow),
             "CROSSSLOT" => of_cluster(),
             "NOPROTO" => old_server(),
@@ -229,6 +226,14 @@ fn foreign_key(details: &str) -> String {
               set the option prefix"
             .into(),
     }
+}
+
+fn of_rubbish(key: &str) -> Failure {
+    let key = quote(key);
+    Failure::new(
+        ErrorKind::CorruptRecord,
+        format!("key {key} does not hold what Lockfast writes there; repair or delete it"),
+    )
 }
 
 fn of_moving_slot() -> Failure {

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Guard, Moment, Released};
+use lockfast::{ErrorKind, Moment, Released};
 
 use crate::kit::topology::Cluster;
 use crate::kit::{
-    Redis, bounded, check_error, connect, eventually, failure, hold, ttl, wait_until,
+    Redis, bounded, check_error, connect, eventually, failure, hold, ttl, wait_for_renewal,
+    wait_until,
 };
 use crate::{TTL, name_on, patient, slot, start_cluster, url};
 
@@ -64,15 +65,6 @@ fn id(node: &Redis) -> String {
     node.cli(&["CLUSTER", "MYID"])
 }
 
-async fn wait_for_renewal(guard: &Guard) {
-    let deadline = guard.deadline();
-    eventually("a renewal", TTL, async || {
-        assert!(guard.check().is_ok(), "{:?}", guard.status());
-        guard.deadline().since(deadline) > Duration::ZERO
-    })
-    .await;
-}
-
 /// MOVED: the lease goes on where the slot is now, and the waiter is woken there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_moves() {
@@ -87,7 +79,7 @@ async fn a_slot_moves() {
     let queue = format!("lockfast:{{{name}}}:queue");
     wait_until("it waits", TTL, || cluster.nodes[0].cli(&["ZCARD", &queue]) == "1");
     Move::begin(&cluster, &name, 0, 2).end();
-    wait_for_renewal(&guard).await;
+    wait_for_renewal(&guard, TTL).await;
     // The waiter was told that its channel ended, and listens at the new node.
     wait_until("it listens there", TTL, || {
         cluster.nodes[2].cli(&["PUBSUB", "SHARDCHANNELS"]).contains(&name)
@@ -127,7 +119,7 @@ async fn a_slot_is_moving() {
     assert!(Moment::now().since(start) < Duration::from_secs(1));
     assert!(next.fence().get() > fence.get());
     move_fresh.end();
-    wait_for_renewal(&next).await;
+    wait_for_renewal(&next, TTL).await;
     assert!(matches!(next.release().await.unwrap(), Released::Released));
 
     // What is left of it is the fence.
@@ -155,11 +147,11 @@ async fn a_move_takes_long() {
     let guard = hold(&locker, &name, ttl(Duration::from_secs(2))).await;
     let moving = Move::begin(&cluster, &name, 2, 1);
     for _ in 0..4 {
-        wait_for_renewal(&guard).await;
+        wait_for_renewal(&guard, TTL).await;
     }
     while moving.move_key() {
         for _ in 0..2 {
-            wait_for_renewal(&guard).await;
+            wait_for_renewal(&guard, TTL).await;
         }
     }
     assert!(cluster.nodes[1].cli(&["CLUSTER", "GETKEYSINSLOT", &moving.slot, "9"]).contains(&name));
@@ -168,7 +160,7 @@ async fn a_move_takes_long() {
     let next = hold(&locker, &name, ttl(TTL).retries(0)).await;
     assert!(next.fence().get() > fence.get());
     moving.end();
-    wait_for_renewal(&next).await;
+    wait_for_renewal(&next, TTL).await;
 }
 
 /// One hold of a lock, from before its first to after its last moment.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockfast::{LossCause, Moment, Released, RevokeOutcome, RevokeRequest};
 
-use crate::kit::{Setup, connect, eventually, hold, hold_detached, loss, refusal, ttl};
+use crate::kit::{Setup, connect, hold, hold_detached, loss, refusal, ttl, wait_for_renewal};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(6);
@@ -43,8 +43,7 @@ async fn a_step_does_not_move_the_deadline() {
             redis.clock().step_forward(Duration::from_secs(1));
         }
         assert!(guard.remaining() <= TTL);
-        let seen = guard.deadline();
-        eventually("a renewal", TTL, async || guard.deadline().since(seen) > Duration::ZERO).await;
+        wait_for_renewal(&guard, TTL).await;
         let elapsed = Moment::now().since(before);
         assert!(guard.deadline().since(before) <= elapsed + TTL);
         assert!(matches!(guard.release().await.unwrap(), Released::Released));

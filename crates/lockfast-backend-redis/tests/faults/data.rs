@@ -8,7 +8,7 @@ use crate::kit::Signpost;
 use crate::kit::topology::{cut_off, promote, wait_for_sync};
 use crate::kit::{
     Redis, Setup, bounded, check_error, connect, eventually, failure, hold, hold_detached, loss,
-    refusal, ttl,
+    refusal, ttl, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -56,12 +56,7 @@ async fn a_restart_with_every_write_on_disk() {
     let guard = hold(&first, NAME, ttl(TTL)).await;
     for _ in 0..2 {
         redis.restart();
-        let deadline = guard.deadline();
-        eventually("a renewal", TTL, async || {
-            assert!(guard.check().is_ok(), "{:?}", guard.status());
-            guard.deadline().since(deadline) > Duration::ZERO
-        })
-        .await;
+        wait_for_renewal(&guard, TTL).await;
         refusal(&second, NAME).await;
     }
     let fence = guard.fence();

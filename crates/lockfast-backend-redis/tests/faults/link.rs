@@ -7,7 +7,9 @@ use lockfast::{
 };
 use lockfast_conformance::fault::proxy::{Link, Proxy};
 
-use crate::kit::{Redis, bounded, check_error, connect, eventually, hold, loss, refusal, ttl};
+use crate::kit::{
+    Redis, bounded, check_error, connect, eventually, hold, loss, refusal, ttl, wait_for_renewal,
+};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(3);
@@ -47,16 +49,6 @@ impl Net {
         });
         calls.sum()
     }
-}
-
-/// Waits for a renewal that was sent after now.
-async fn wait_for_renewal(guard: &Guard, bound: Duration) {
-    let seen = guard.deadline();
-    eventually("a renewal", bound, async || {
-        assert!(guard.check().is_ok(), "{:?}", guard.status());
-        guard.deadline().since(seen) > Duration::ZERO
-    })
-    .await;
 }
 
 /// P1, P3: a cut that ends in time costs nothing: the lease is in jeopardy at most, and goes on

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use lockfast::{ErrorKind, Fence, Released};
 
-use crate::kit::{Redis, bounded, check_error, connect, failure, hold, refusal, ttl};
+use crate::kit::{
+    Redis, bounded, check_error, connect, failure, hold, loss, refusal, ttl, wait_for_renewal,
+};
 
 const NAME: &str = "nightly";
 const FENCE: &str = "lockfast:fence";
@@ -98,6 +100,54 @@ async fn a_held_lock_does_not_need_the_fence() {
     let error = bounded(waiter).await.unwrap().unwrap_err();
     check_error(&error, ErrorKind::CorruptRecord, &[FENCE]);
     assert_eq!(redis.cli(&["EXISTS", NAME]), "0");
+}
+
+/// P1, P3, P6: rubbish in the bookkeeping of one lock is told to whoever needs it, by its key, and is
+/// no matter of the other locks, although they are asked for in one call. The lock is not given
+/// to anybody else; who has it keeps it and can give it back.
+/// The user sees: `CorruptRecord` with the key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rubbish_in_the_bookkeeping() {
+    let redis = Redis::start();
+    let (first, second) = (connect(&redis.url()).await, connect(&redis.url()).await);
+    let key = |what: &str| format!("lockfast:{{{NAME}}}:{what}");
+    let (queue, shared, revoked) = (key("queue"), key("shared"), key("revoked"));
+    for (make, rubbish) in [
+        (["SET", &queue, "rubbish"].as_slice(), &queue),
+        (&["ZADD", &queue, "1", "rubbish"], &queue),
+        (&["ZADD", &queue, "1", "AAAAAAAAAAAAAAAAAAAAAA.x.soon.never"], &queue),
+        (&["SET", &revoked, "rubbish"], &revoked),
+    ] {
+        let guard = hold(&first, NAME, ttl(TTL)).await;
+        // The fast ways do not look at it while nobody waits for anything.
+        redis.cli(&["SET", "lockfast:crowd", "1"]);
+        redis.cli(make);
+        bounded(guard.extend(TTL)).await.unwrap();
+        assert!(matches!(guard.release().await.unwrap(), Released::Released), "{make:?}");
+        let others = (0..8).map(|at| {
+            let second = second.clone();
+            tokio::spawn(async move { hold(&second, &format!("other-{at}"), ttl(TTL)).await })
+        });
+        let others: Vec<_> = others.collect();
+        let error = failure(&second, NAME, ttl(TTL)).await;
+        check_error(&error, ErrorKind::CorruptRecord, &[rubbish]);
+        assert_eq!(redis.cli(&["EXISTS", NAME]), "0", "{make:?}");
+        for other in others {
+            let released = bounded(other).await.unwrap().release().await.unwrap();
+            assert!(matches!(released, Released::Released), "{released:?}");
+        }
+        redis.cli(&["DEL", rubbish]);
+    }
+    // Those who share a lock stand in the bookkeeping alone.
+    let options = ttl(Duration::from_secs(3));
+    let lock = first.rwlock(NAME).unwrap().read().with(options.clone()).unwrap();
+    let reader = bounded(lock.acquire()).await.unwrap();
+    let other = hold(&first, "other", options).await;
+    redis.cli(&["SET", &shared, "rubbish"]);
+    let error = failure(&second, NAME, ttl(TTL)).await;
+    check_error(&error, ErrorKind::CorruptRecord, &[&shared]);
+    loss(&reader, TTL).await;
+    wait_for_renewal(&other, TTL).await;
 }
 
 /// P4: the caller's floor heals a fence that went back, but not one from a clock that is far

@@ -10,7 +10,7 @@ use lockfast::{ErrorKind, LeaseStatus, Moment, Options, Released, Retry};
 use crate::kit::topology::{start_cluster, wait_for_sync};
 use crate::kit::{
     Redis, Setup, bounded, check_error, connect, eventually, failure, hold, refusal, try_connect,
-    ttl,
+    ttl, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -81,12 +81,7 @@ async fn a_lease_outlives_loading() {
     let locker = connect(&redis.url()).await;
     let guard = hold(&locker, NAME, ttl(TTL)).await;
     redis.restart_loading(1000);
-    let seen = guard.deadline();
-    eventually("a renewal", TTL, async || {
-        assert!(guard.check().is_ok(), "{:?}", guard.status());
-        guard.deadline().since(seen) > Duration::ZERO
-    })
-    .await;
+    wait_for_renewal(&guard, TTL).await;
     refusal(&locker, NAME).await;
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }

@@ -5,6 +5,7 @@
 
 pub mod foreign;
 pub mod rights;
+pub mod suite;
 
 use std::future::Future;
 use std::time::Duration;
@@ -85,6 +86,16 @@ pub fn check_error(error: &Error, kind: ErrorKind, words: &[&str]) {
 pub async fn loss(guard: &Guard, bound: Duration) -> LossCause {
     let lost = tokio::time::timeout(bound, guard.lost()).await;
     lost.unwrap_or_else(|_| panic!("not lost within {bound:?}, it is {:?}", guard.status()))
+}
+
+/// Waits for a renewal that is sent after now, while the lease is held all the time.
+pub async fn wait_for_renewal(guard: &Guard, bound: Duration) {
+    let seen = guard.deadline();
+    eventually("a renewal", bound, async || {
+        assert!(guard.check().is_ok(), "{:?}", guard.status());
+        guard.deadline().since(seen) > Duration::ZERO
+    })
+    .await;
 }
 
 /// Waits for a future that must not hang.

@@ -13,13 +13,18 @@ pub fn rights(names: &str, rows: &[&str]) -> String {
     assert!(rights.contains(" ~NAMES* "), "where the names stand");
     rights = rights.replace("~NAMES*", names);
     for row in rows {
-        let mark = format!("| {row} | `");
-        let more = README.lines().find_map(|line| line.strip_prefix(&mark));
-        let more = more.unwrap_or_else(|| panic!("the README has no rights for {row}"));
-        // In a table a bar is written so.
-        rights += &format!(" {}", more.split('`').next().expect("rights").replace("\\|", "|"));
+        rights += &format!(" {}", row_of(row));
     }
     rights
+}
+
+/// What a row of the README's table adds.
+pub fn row_of(row: &str) -> String {
+    let mark = format!("| {row} | `");
+    let more = README.lines().find_map(|line| line.strip_prefix(&mark));
+    let more = more.unwrap_or_else(|| panic!("the README has no rights for {row}"));
+    // In a table a bar is written so.
+    more.split('`').next().expect("rights").replace("\\|", "|")
 }
 
 /// A node of a cluster whose user `locks` with the password `word` may do what the README says to

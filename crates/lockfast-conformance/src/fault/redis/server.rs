@@ -73,7 +73,6 @@ impl Setup {
     /// A copy of another server.
     pub fn replica_of(self, master: &Redis) -> Self {
         self.line(format!("replicaof 127.0.0.1 {}", master.port()))
-            .line("repl-diskless-sync-delay 0")
     }
 
     /// Also on a Unix socket.
@@ -293,7 +292,9 @@ impl Redis {
         let directory = self.directory.path().display();
         let mut text = format!("bind 127.0.0.1\ndir {directory}/data\n");
         if !self.setup.sentinel {
+            // A replica would be kept waiting for others to come.
             text.push_str("save \"\"\nappendonly no\nenable-debug-command yes\n");
+            text.push_str("repl-diskless-sync-delay 0\n");
         }
         match &self.setup.tls {
             None => writeln!(text, "port {}", self.port()).unwrap(),

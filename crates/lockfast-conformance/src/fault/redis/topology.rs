@@ -62,7 +62,6 @@ fn node(bus: &Port) -> Setup {
     Setup::new()
         .line("cluster-enabled yes")
         .line("cluster-node-timeout 2000")
-        .line("repl-diskless-sync-delay 0")
         .line(format!("cluster-port {}", bus.number()))
 }
 
