@@ -166,7 +166,7 @@ impl Redis {
         let (asker, answer) = oneshot::channel();
         let purpose = Purpose::First(asker);
         self.store.submit(Op::Take(Take { claim: Arc::clone(&claim), purpose, tries: 0 }));
-        match self.receive_soon(answer).await.map_err(|error| error.with_lock(&claim.name))? {
+        match receive(answer).await.map_err(|error| error.with_lock(&claim.name))? {
             Answer::Granted(grant) => Ok(AcquireOutcome::Granted(grant)),
             Answer::Taken(seen) => {
                 let waited = Moment::now().since(start);
@@ -224,12 +224,7 @@ impl Redis {
         let then = Then::Tell(asker);
         let lock = name.clone();
         self.store.submit(Op::Give(Give { name, holder, then, tries: 0 }));
-        self.receive_soon(answer).await.map_err(|error| error.with_lock(&lock))
-    }
-
-    /// Waits for an answer that is likely to come at once.
-    async fn receive_soon<T>(&self, answer: oneshot::Receiver<Result<T, Failure>>) -> Result<T> {
-        read_answer(self.store.glance.receive(answer).await)
+        receive(answer).await.map_err(|error| error.with_lock(&lock))
     }
 
     async fn renew_some(&self, leases: Arc<[RenewRequest]>) -> Result<Vec<RenewOutcome>> {
@@ -300,11 +295,7 @@ impl Redis {
 }
 
 pub(crate) async fn receive<T>(answer: oneshot::Receiver<Result<T, Failure>>) -> Result<T> {
-    read_answer(answer.await)
-}
-
-fn read_answer<T, E>(answer: std::result::Result<Result<T, Failure>, E>) -> Result<T> {
-    match answer {
+    match answer.await {
         Ok(answer) => answer.map_err(|failure| failure.to_error()),
         Err(_) => Err(Error::new(
             ErrorKind::Unreachable,

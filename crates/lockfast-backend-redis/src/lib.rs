@@ -18,7 +18,6 @@ mod channels;
 mod claim;
 mod cluster;
 mod config;
-mod glance;
 mod inspect;
 mod lobby;
 mod offer;

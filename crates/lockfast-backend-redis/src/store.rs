@@ -20,7 +20,6 @@ use crate::channels::Channels;
 use crate::claim::Claim;
 use crate::cluster::Cluster;
 use crate::config::{Config, Endpoint, OnDataLoss};
-use crate::glance::Glance;
 use crate::lobby::{Due, Lobby};
 use crate::record::{self, Keys};
 use crate::wire::connection::Connection;
@@ -43,7 +42,6 @@ pub(crate) struct Store {
     pub(crate) losses: LossReporter,
     pub(crate) runtime: Handle,
     pub(crate) lobby: Arc<Lobby>,
-    pub(crate) glance: Glance,
     pub(crate) labels: Arc<Mutex<HashMap<ClientId, Label>>>,
     /// The cluster of which it is a part.
     pub(crate) cluster: Option<Weak<Cluster>>,
@@ -105,7 +103,6 @@ impl Store {
             lobby,
             cluster,
             channels: Channels::default(),
-            glance: Glance::default(),
             labels,
             inbox: Inbox::new(move || waker.get().into_iter().for_each(Pump::run)),
             pump,
@@ -154,6 +151,7 @@ impl Store {
 
     /// Asks this very server.
     pub(crate) fn submit_here(&self, op: Op) {
+        self.pump.get().into_iter().for_each(Pump::attend);
         self.waiting.fetch_add(1, Ordering::Release);
         self.inbox.push(op);
     }

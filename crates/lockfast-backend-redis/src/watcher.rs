@@ -106,7 +106,7 @@ impl Watcher {
                 .leases
                 .next_due()
                 .map_or(refresh, |due| due.remaining(Moment::now()).min(refresh));
-            match tokio::time::timeout(wait, connection.incoming.arrival()).await {
+            match tokio::time::timeout(wait, connection.arrival()).await {
                 Ok(Ok(Arrival::Push(payload))) => self.pass_on(store, &payload).await,
                 Ok(Ok(Arrival::Reply(_))) => {}
                 Ok(Err(failure)) => return failure,

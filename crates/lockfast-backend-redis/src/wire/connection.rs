@@ -2,15 +2,13 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use redis::ValueCodec;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::codec::Decoder as _;
-use tokio_util::io::poll_read_buf;
 
+use super::stream::{Readiness, Stream};
 use super::{Failure, Pipeline, Reply};
 use crate::config::Endpoint;
 
@@ -30,20 +28,25 @@ pub(crate) enum Arrival {
 pub(crate) struct Connection {
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
+    /// How the runtime on which it was made knows that something can be read or written.
+    pub(crate) readiness: Readiness,
 }
 
 /// The side that reads.
 pub(crate) struct Incoming {
     endpoint: Endpoint,
-    stream: Box<dyn AsyncRead + Send + Unpin>,
+    stream: Arc<Stream>,
     codec: ValueCodec,
     bytes: BytesMut,
+    room: Box<[u8]>,
+    /// Whether the operating system has nothing more for us at the moment.
+    is_drained: bool,
 }
 
 /// The side that writes.
 pub(crate) struct Outgoing {
     endpoint: Endpoint,
-    stream: Box<dyn AsyncWrite + Send + Unpin>,
+    stream: Arc<Stream>,
     bytes: Vec<u8>,
     written: usize,
 }
@@ -60,26 +63,30 @@ impl Outgoing {
         pipeline.commands = 0;
     }
 
-    /// Writes as much as the operating system takes.
-    pub(crate) fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        if self.bytes.is_empty() {
-            return Poll::Ready(Ok(()));
+    /// Writes as much as the operating system takes; whether that was all.
+    pub(crate) fn write(&mut self) -> Result<bool, Failure> {
+        match self.write_all() {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(Failure::of_io(&self.endpoint, &error)),
         }
-        let failed = |endpoint: &Endpoint, error| Failure::of_io(endpoint, &error);
+    }
+
+    fn write_all(&mut self) -> io::Result<()> {
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
         while self.written < self.bytes.len() {
-            let rest = &self.bytes[self.written..];
-            match ready!(Pin::new(&mut self.stream).poll_write(context, rest)) {
-                Ok(0) => return Poll::Ready(Err(Failure::of_end(&self.endpoint))),
+            match self.stream.write(&self.bytes[self.written..]) {
                 Ok(count) => self.written += count,
-                Err(error) => return Poll::Ready(Err(failed(&self.endpoint, error))),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
-        if let Err(error) = ready!(Pin::new(&mut self.stream).poll_flush(context)) {
-            return Poll::Ready(Err(failed(&self.endpoint, error)));
-        }
+        self.stream.flush()?;
         self.bytes.clear();
         self.written = 0;
-        Poll::Ready(Ok(()))
+        Ok(())
     }
 }
 
@@ -88,61 +95,77 @@ impl Incoming {
         &self.endpoint
     }
 
-    /// The next thing that arrives.
-    pub(crate) fn poll_arrival(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Arrival, Failure>> {
+    pub(crate) fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// The operating system says that something can be read.
+    pub(crate) fn rouse(&mut self) {
+        self.is_drained = false;
+    }
+
+    /// The next thing that has arrived, if something has. After nothing, there is something
+    /// again only after [`Incoming::rouse`].
+    pub(crate) fn take(&mut self) -> Result<Option<Arrival>, Failure> {
         loop {
             while !self.bytes.is_empty() {
                 match self.codec.decode(&mut self.bytes) {
                     Ok(Some(value)) => match Reply(value).into_push() {
-                        Ok(Some(payload)) => return Poll::Ready(Ok(Arrival::Push(payload))),
+                        Ok(Some(payload)) => return Ok(Some(Arrival::Push(payload))),
                         Ok(None) => {}
-                        Err(reply) => return Poll::Ready(Ok(Arrival::Reply(reply))),
+                        Err(reply) => return Ok(Some(Arrival::Reply(reply))),
                     },
                     Ok(None) => break,
-                    Err(error) => return Poll::Ready(Err(Failure::of_nonsense(error))),
+                    Err(error) => return Err(Failure::of_nonsense(error)),
                 }
             }
-            self.bytes.reserve(READ_BYTES);
-            let stream = Pin::new(&mut self.stream);
-            match ready!(poll_read_buf(stream, context, &mut self.bytes)) {
-                Ok(0) => return Poll::Ready(Err(Failure::of_end(&self.endpoint))),
-                Ok(_) => {}
+            if self.is_drained {
+                return Ok(None);
+            }
+            match self.stream.read(&mut self.room) {
+                Ok(0) => return Err(Failure::of_end(&self.endpoint)),
+                Ok(count) => {
+                    self.bytes.extend_from_slice(&self.room[..count]);
+                    self.is_drained =
+                        count < self.room.len() && self.stream.tells_end_by_short_read();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_drained = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(Failure::of_io(&self.endpoint, &error))),
+                Err(error) => return Err(Failure::of_io(&self.endpoint, &error)),
             }
         }
-    }
-
-    /// The next thing that arrives.
-    pub(crate) async fn arrival(&mut self) -> Result<Arrival, Failure> {
-        poll_fn(|context| self.poll_arrival(context)).await
     }
 }
 
 impl Connection {
-    pub(crate) fn new(
-        endpoint: Endpoint,
-        (reader, writer): (
-            impl AsyncRead + Send + Unpin + 'static,
-            impl AsyncWrite + Send + Unpin + 'static,
-        ),
-    ) -> Self {
-        Self {
+    /// A connection that the present runtime watches.
+    pub(crate) fn new(endpoint: Endpoint, stream: Stream) -> Result<Self, Failure> {
+        let stream = Arc::new(stream);
+        let readiness =
+            Readiness::new(&stream).map_err(|error| Failure::of_io(&endpoint, &error))?;
+        Ok(Self {
             incoming: Incoming {
                 endpoint: endpoint.clone(),
-                stream: Box::new(reader),
+                stream: Arc::clone(&stream),
                 codec: ValueCodec::default(),
                 bytes: BytesMut::with_capacity(READ_BYTES),
+                room: vec![0; READ_BYTES].into(),
+                is_drained: false,
             },
-            outgoing: Outgoing {
-                endpoint,
-                stream: Box::new(writer),
-                bytes: Vec::new(),
-                written: 0,
-            },
+            outgoing: Outgoing { endpoint, stream, bytes: Vec::new(), written: 0 },
+            readiness,
+        })
+    }
+
+    /// The next thing that arrives.
+    pub(crate) async fn arrival(&mut self) -> Result<Arrival, Failure> {
+        loop {
+            if let Some(arrival) = self.incoming.take()? {
+                return Ok(arrival);
+            }
+            let ready = poll_fn(|context| self.readiness.poll_read(context)).await;
+            ready.map_err(|error| Failure::of_io(&self.incoming.endpoint, &error))?;
+            self.incoming.rouse();
         }
     }
 
@@ -150,10 +173,13 @@ impl Connection {
     pub(crate) async fn ask(&mut self, mut pipeline: Pipeline) -> Result<Vec<Reply>, Failure> {
         let expected = pipeline.commands();
         self.outgoing.enqueue(&mut pipeline);
-        poll_fn(|context| self.outgoing.poll_write(context)).await?;
+        while !self.outgoing.write()? {
+            let ready = poll_fn(|context| self.readiness.poll_write(context)).await;
+            ready.map_err(|error| Failure::of_io(&self.outgoing.endpoint, &error))?;
+        }
         let mut replies = Vec::with_capacity(expected);
         while replies.len() < expected {
-            if let Arrival::Reply(reply) = self.incoming.arrival().await? {
+            if let Arrival::Reply(reply) = self.arrival().await? {
                 replies.push(reply);
             }
         }

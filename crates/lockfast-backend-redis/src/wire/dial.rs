@@ -10,6 +10,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpStream, UnixStream};
 
 use super::connection::Connection;
+use super::stream::{Socket, Stream};
 use super::tls::Encryption;
 use super::{Failure, Pipeline, cluster, sentinel};
 use crate::config::{Config, Endpoint, Secret};
@@ -105,7 +106,8 @@ impl Dialer {
         let mut connection = match endpoint {
             Endpoint::Unix(path) => {
                 let stream = UnixStream::connect(path).await.map_err(failed)?;
-                Connection::new(endpoint.clone(), stream.into_split())
+                let socket = Socket::Unix(stream.into_std().map_err(failed)?);
+                Connection::new(endpoint.clone(), Stream::new(socket, None))?
             }
             Endpoint::Service(_) | Endpoint::Cluster(_) => {
                 return Err(Failure::new(ErrorKind::Internal, "a group of servers has no address"));
@@ -119,13 +121,16 @@ impl Dialer {
                     Unconnected::Failed(error) => failed(error),
                 })?;
                 harden(&stream).map_err(failed)?;
-                match &self.encryption {
-                    None => Connection::new(endpoint.clone(), stream.into_split()),
+                let (stream, session) = match &self.encryption {
+                    None => (stream, None),
                     Some(encryption) => {
                         let stream = encryption.encrypt(endpoint, host, stream, limit).await?;
-                        Connection::new(endpoint.clone(), tokio::io::split(stream))
+                        let (stream, session) = stream.into_inner();
+                        (stream, Some(session))
                     }
-                }
+                };
+                let socket = Socket::Tcp(stream.into_std().map_err(failed)?);
+                Connection::new(endpoint.clone(), Stream::new(socket, session))?
             }
         };
         introduce(&mut connection, login).await?;

@@ -1,23 +1,25 @@
-//! The link to one server: a connection, what is in flight on it, and the task that reads it and
-//! makes it anew when it breaks.
+//! The link to one server: a connection, what is in flight on it, and who reads it.
 //!
-//! A batch is written by the thread that asks, so that a request costs no switch to another
-//! thread on its way out; the answers are read on the keeper's runtime. While
+//! A batch is written by the thread that asks, and the answers are read by an *ear* (`ear.rs`) on
+//! the runtime that asks, so that a request costs no switch to another thread. The keeper's task
+//! (`task.rs`) makes the connection anew when it breaks, and reads wherever the ear does not. While
 //! [`IN_FLIGHT_MAX`] batches are in flight, what is asked forms the next one.
 
+mod ear;
+mod task;
+
 use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::Waker;
 use std::time::Duration;
 
 use lockfast_core::{BoxFuture, Moment};
-use tokio::runtime::Handle;
+use tokio::runtime::{self, Handle};
 use tokio::task::AbortHandle;
-use tokio::time::Sleep;
 
+use self::ear::Attention;
+use self::task::Watch;
 use super::connection::{Arrival, Connection, Incoming, Outgoing};
 use super::dial::Dialer;
 use super::{Failure, Pipeline, Reply};
@@ -26,14 +28,10 @@ use crate::config::Endpoint;
 /// How many batches may be unanswered. A second one would keep the server busy while we read,
 /// but the batches would be smaller, and those cost the server more than it gains.
 const IN_FLIGHT_MAX: usize = 1;
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
-const PAUSE_URGENT: Duration = Duration::from_millis(200);
-/// A batch with a short limit may be sent while the timer runs for one with a long limit.
-const TIMER_MAX: Duration = Duration::from_millis(500);
 
-/// What goes over a link. It must not block, and none of it is called with the link locked, but
-/// for [`Traffic::load`].
+/// What goes over a link. It must not block. It is called by whichever thread reads or writes,
+/// [`Traffic::load`] and what hands something out with a part of the link locked: it may ask the
+/// server, but not wait for it.
 pub(crate) trait Traffic: Send + Sync + 'static {
     /// What waits for an answer.
     type Batch: Send + 'static;
@@ -72,6 +70,11 @@ pub(crate) struct Link<T: Traffic> {
 struct Shared<T: Traffic> {
     traffic: Arc<T>,
     dialer: Arc<Dialer>,
+    keeper: runtime::Id,
+    attention: Attention,
+    /// Locked while something is read and handed out, so that all is heard in its order; before
+    /// `writer`. Absent while the connection is made anew.
+    reader: Mutex<Option<Incoming>>,
     /// Locked while something is written, and before `state`, so that batches are in flight in
     /// the order in which they were written.
     writer: Mutex<Writer>,
@@ -110,6 +113,19 @@ struct Flight<B> {
     replies: Vec<Reply>,
 }
 
+impl<B> Default for State<B> {
+    fn default() -> Self {
+        Self {
+            place: None,
+            moved_to: None,
+            in_flight: VecDeque::new(),
+            broken: None,
+            task: Waker::noop().clone(),
+            is_timed: false,
+        }
+    }
+}
+
 impl<B> State<B> {
     /// A new connection was made.
     fn arrive(&mut self, place: &Endpoint) {
@@ -133,45 +149,19 @@ impl<T: Traffic> Link<T> {
         dialer: Arc<Dialer>,
         connection: Connection,
     ) -> Self {
-        let Connection { incoming, outgoing } = connection;
-        let shared = Arc::new(Shared {
-            traffic,
-            dialer,
-            writer: Mutex::new(Writer { outgoing: Some(outgoing), spare: Pipeline::default() }),
-            state: Mutex::new(State {
-                place: Some(incoming.endpoint().clone()),
-                moved_to: None,
-                in_flight: VecDeque::new(),
-                broken: None,
-                task: Waker::noop().clone(),
-                is_timed: false,
-            }),
-            is_clogged: AtomicBool::new(false),
-        });
-        let task = runtime.spawn(Arc::clone(&shared).run(incoming)).abort_handle();
+        let shared = Shared::new(runtime, traffic, dialer);
+        let watch = shared.put_to_use(connection);
+        let task = runtime.spawn(Arc::clone(&shared).run(watch)).abort_handle();
         Self { shared, task }
     }
 
     /// Starts a link that connects by itself.
     pub(crate) fn start_later(runtime: &Handle, traffic: Arc<T>, dialer: Arc<Dialer>) -> Self {
-        let shared = Arc::new(Shared {
-            traffic,
-            dialer,
-            writer: Mutex::default(),
-            state: Mutex::new(State {
-                place: None,
-                moved_to: None,
-                in_flight: VecDeque::new(),
-                broken: None,
-                task: Waker::noop().clone(),
-                is_timed: false,
-            }),
-            is_clogged: AtomicBool::new(false),
-        });
+        let shared = Shared::new(runtime, traffic, dialer);
         let starting = Arc::clone(&shared);
         let task = runtime.spawn(async move {
-            let incoming = starting.establish().await;
-            starting.run(incoming).await;
+            let watch = starting.establish().await;
+            starting.run(watch).await;
         });
         Self { shared, task: task.abort_handle() }
     }
@@ -186,6 +176,13 @@ impl<T: Traffic> Link<T> {
 pub(crate) struct Pump<T: Traffic>(Weak<Shared<T>>);
 
 impl<T: Traffic> Pump<T> {
+    /// Sees to it that whoever asks from here is answered. To be called for each request.
+    pub(crate) fn attend(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.attend();
+        }
+    }
+
     /// Sends what waits, if there is room.
     pub(crate) fn run(&self) {
         if let Some(shared) = self.0.upgrade() {
@@ -219,22 +216,46 @@ impl<T: Traffic> Drop for Link<T> {
     fn drop(&mut self) {
         self.task.abort();
         lock(&self.shared.writer).outgoing = None;
+        self.shared.attention.close();
     }
 }
 
 impl<T: Traffic> Shared<T> {
+    fn new(runtime: &Handle, traffic: Arc<T>, dialer: Arc<Dialer>) -> Arc<Self> {
+        Arc::new(Self {
+            traffic,
+            dialer,
+            keeper: runtime.id(),
+            attention: Attention::default(),
+            reader: Mutex::default(),
+            writer: Mutex::default(),
+            state: Mutex::default(),
+            is_clogged: AtomicBool::new(false),
+        })
+    }
+
+    /// Makes a new connection the one that is used.
+    fn put_to_use(&self, connection: Connection) -> Watch {
+        let Connection { incoming, outgoing, readiness } = connection;
+        lock(&self.state).arrive(incoming.endpoint());
+        let stream = Arc::clone(incoming.stream());
+        self.attention.open(&stream);
+        self.is_clogged.store(false, Ordering::Release);
+        *lock(&self.reader) = Some(incoming);
+        lock(&self.writer).outgoing = Some(outgoing);
+        Watch::new(stream, readiness)
+    }
+
     /// Sends what waits, as far as there is room, and wakes the task if it must know.
     fn pump(&self) {
-        let task = lock(&self.state).task.clone();
-        self.send(&mut Context::from_waker(&task));
+        self.send();
         let state = lock(&self.state);
-        if state.broken.is_some() || !state.is_timed {
-            drop(state);
-            task.wake();
+        if !state.is_timed {
+            state.task.wake_by_ref();
         }
     }
 
-    fn send(&self, context: &mut Context<'_>) {
+    fn send(&self) {
         let mut writer = lock(&self.writer);
         let Writer { outgoing: Some(outgoing), spare } = &mut *writer else { return };
         while lock(&self.state).in_flight.len() < IN_FLIGHT_MAX {
@@ -248,130 +269,67 @@ impl<T: Traffic> Shared<T> {
             });
             outgoing.enqueue(spare);
         }
-        let written = outgoing.poll_write(context);
-        self.is_clogged.store(written.is_pending(), Ordering::Release);
-        if let Poll::Ready(Err(failure)) = written {
-            lock(&self.state).broken.get_or_insert(failure);
+        match outgoing.write() {
+            Ok(is_all) => {
+                self.is_clogged.store(!is_all, Ordering::Release);
+                if !is_all {
+                    lock(&self.state).task.wake_by_ref();
+                }
+            }
+            Err(failure) => self.give_up(failure),
         }
     }
 
-    /// The task.
-    async fn run(self: Arc<Self>, mut incoming: Incoming) {
-        loop {
-            let mut timer = None;
-            let failure =
-                poll_fn(|context| self.poll_drive(&mut incoming, &mut timer, context)).await;
-            tracing::debug!(failure = failure.message, "the connection to Redis broke");
-            lock(&self.writer).outgoing = None;
-            let lost = {
-                let mut state = lock(&self.state);
-                state.place = None;
-                state.is_timed = false;
-                state.broken = None;
-                std::mem::take(&mut state.in_flight)
-            };
-            lost.into_iter().for_each(|flight| self.traffic.fail(flight.batch, &failure));
-            incoming = self.establish().await;
+    /// Tells the task that the connection is of no use any more.
+    fn give_up(&self, failure: Failure) {
+        let mut state = lock(&self.state);
+        state.broken.get_or_insert(failure);
+        state.task.wake_by_ref();
+    }
+
+    /// Reads what has arrived and hands it out.
+    fn read(&self) {
+        let mut reader = lock(&self.reader);
+        let Some(incoming) = reader.as_mut() else { return };
+        let mut events = Vec::new();
+        let mut broken = self.collect(incoming, &mut events).err();
+        if self.traffic.has_waiting() {
+            // The server is kept busy while the answers are handed out.
+            self.send();
         }
-    }
-
-    /// Makes a connection and puts it to use.
-    async fn establish(&self) -> Incoming {
-        let Connection { incoming, outgoing } = self.reconnect().await;
-        lock(&self.state).arrive(incoming.endpoint());
-        lock(&self.writer).outgoing = Some(outgoing);
-        self.traffic.connected();
-        incoming
-    }
-
-    async fn reconnect(&self) -> Connection {
-        let mut pause = PAUSE_MIN;
-        loop {
-            self.pause(pause.mul_f64(0.5 + jitter())).await;
-            match connect(&self.dialer, self.traffic.as_ref()).await {
-                Ok(connection) => return connection,
-                Err(failure) => self.traffic.fail_waiting(&failure),
-            }
-            pause = (pause * 2).min(PAUSE_MAX);
-        }
-    }
-
-    /// Waits before the next try, but not for long when somebody waits for it: a lease must not
-    /// run out because we are slow to see that the server is back.
-    async fn pause(&self, pause: Duration) {
-        let mut all = pin!(tokio::time::sleep(pause));
-        let mut least = pin!(tokio::time::sleep(pause.min(PAUSE_URGENT)));
-        let mut is_urgent = false;
-        poll_fn(|context| {
-            is_urgent = is_urgent || least.as_mut().poll(context).is_ready();
-            match is_urgent && self.traffic.has_waiting() {
-                true => Poll::Ready(()),
-                // Whoever begins to wait wakes the task.
-                false => all.as_mut().poll(context),
-            }
-        })
-        .await;
-    }
-
-    /// Reads and writes until the connection is of no use any more.
-    fn poll_drive(
-        &self,
-        incoming: &mut Incoming,
-        timer: &mut Option<Pin<Box<Sleep>>>,
-        context: &mut Context<'_>,
-    ) -> Poll<Failure> {
-        {
-            let mut state = lock(&self.state);
-            if !state.task.will_wake(context.waker()) {
-                state.task = context.waker().clone();
-            }
-        }
-        loop {
-            let mut events = Vec::new();
-            let mut broken = match self.poll_events(incoming, &mut events, context) {
-                Poll::Ready(failure) => Some(failure),
-                Poll::Pending => None,
-            };
-            if self.is_clogged.load(Ordering::Acquire) || self.traffic.has_waiting() {
-                // The server is kept busy while the answers are handed out.
-                self.send(context);
-            }
-            broken = broken.or_else(|| lock(&self.state).broken.take());
-            let is_quiet = events.is_empty();
-            for event in events {
-                match event {
-                    Event::Push(payload) => self.traffic.push(&payload),
-                    Event::Answer(flight) => {
-                        let Flight { batch, sent, replies, .. } = flight;
-                        if let Some(failure) = self.traffic.answer(batch, sent, replies) {
-                            broken.get_or_insert(failure);
-                        }
+        for event in events {
+            match event {
+                Event::Push(payload) => self.traffic.push(&payload),
+                Event::Answer(flight) => {
+                    let Flight { batch, sent, replies, .. } = flight;
+                    if let Some(failure) = self.traffic.answer(batch, sent, replies) {
+                        broken.get_or_insert(failure);
                     }
                 }
             }
-            match broken {
-                Some(failure) => return Poll::Ready(failure),
-                None if is_quiet => return self.poll_timer(timer, context),
-                None => {}
-            }
+        }
+        if let Some(failure) = broken {
+            self.give_up(failure);
+        } else if self.traffic.has_waiting() {
+            // Some of it has to be asked again.
+            self.send();
         }
     }
 
-    /// Collects what arrived, in order.
-    fn poll_events(
+    /// Collects what has arrived, in order.
+    fn collect(
         &self,
         incoming: &mut Incoming,
         events: &mut Vec<Event<T::Batch>>,
-        context: &mut Context<'_>,
-    ) -> Poll<Failure> {
-        loop {
-            match ready!(incoming.poll_arrival(context)) {
-                Err(failure) => return Poll::Ready(failure),
-                Ok(Arrival::Push(payload)) => events.push(Event::Push(payload)),
-                Ok(Arrival::Reply(reply)) => {
+    ) -> Result<(), Failure> {
+        incoming.rouse();
+        while let Some(arrival) = incoming.take()? {
+            match arrival {
+                Arrival::Push(payload) => events.push(Event::Push(payload)),
+                Arrival::Reply(reply) => {
                     let mut state = lock(&self.state);
                     let Some(flight) = state.in_flight.front_mut() else {
-                        return Poll::Ready(Failure::of_nonsense("a reply to nothing"));
+                        return Err(Failure::of_nonsense("a reply to nothing"));
                     };
                     flight.replies.push(reply);
                     if flight.replies.len() == flight.expected {
@@ -380,36 +338,7 @@ impl<T: Traffic> Shared<T> {
                 }
             }
         }
-    }
-
-    /// Sees to it that a server that does not answer is noticed. The timer goes off once in a
-    /// while as long as the link is in use, and not at all when it is not.
-    fn poll_timer(
-        &self,
-        timer: &mut Option<Pin<Box<Sleep>>>,
-        context: &mut Context<'_>,
-    ) -> Poll<Failure> {
-        loop {
-            if let Some(sleep) = timer {
-                if sleep.as_mut().poll(context).is_pending() {
-                    return Poll::Pending;
-                }
-                *timer = None;
-            }
-            let mut state = lock(&self.state);
-            let now = Moment::now();
-            let Some(oldest) = state.in_flight.front() else {
-                state.is_timed = false;
-                return Poll::Pending;
-            };
-            let left = (oldest.sent + oldest.limit).remaining(now);
-            if left.is_zero() {
-                let endpoint = state.place.as_ref().unwrap_or(&self.dialer.config().endpoint);
-                return Poll::Ready(Failure::of_silence(endpoint, oldest.limit));
-            }
-            state.is_timed = true;
-            *timer = Some(Box::pin(tokio::time::sleep(left.min(TIMER_MAX))));
-        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod dial;
 pub(crate) mod failure;
 pub(crate) mod link;
 pub(crate) mod sentinel;
+mod stream;
 mod tls;
 
 use redis::{PushKind, Value};

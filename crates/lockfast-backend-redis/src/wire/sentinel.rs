@@ -271,7 +271,7 @@ async fn wait_for_switch(connection: &mut Connection, service: &Service) -> Resu
     let end = Moment::now() + POLL;
     loop {
         let left = end.remaining(Moment::now());
-        let Ok(arrival) = tokio::time::timeout(left, connection.incoming.arrival()).await else {
+        let Ok(arrival) = tokio::time::timeout(left, connection.arrival()).await else {
             return Ok(());
         };
         if let Arrival::Push(payload) = arrival? {

@@ -86,7 +86,7 @@ async fn is_told_with_the_only_thread_blocked(arena: Arena) {
     let switch = FaultSwitch::default();
     let lock = mutex(&arena.locker(&switch).await, &options);
     let blocked = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(hold_and_block(lock, switch, ttl));
     });
     finish(blocked).await;
@@ -98,7 +98,8 @@ async fn is_told_with_every_worker_blocked(arena: Arena) {
     let switch = FaultSwitch::default();
     let lock = mutex(&arena.locker(&switch).await, &options);
     let blocked = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let holder = runtime.spawn(hold_and_block(lock, switch, ttl));
         let idler = runtime.spawn(async move { std::thread::sleep(ttl * 3) });
@@ -115,7 +116,7 @@ async fn does_not_come_from_a_blocked_executor(arena: Arena) {
     let (ttl, options) = short_lease(&arena);
     let lock = mutex(&arena.locker(&FaultSwitch::default()).await, &options);
     let blocked = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let guard = lock.acquire().await.expect("a grant");
             std::thread::sleep(ttl * 5 / 2);
