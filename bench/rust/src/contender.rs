@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use lockfast::{Address, Guard, Locker, Mutex, Options};
+use lockfast::{Guard, Locker, Mutex, Options};
 use rslock::{Lock, LockManager};
 
+use crate::by_hand::{Lease, Pool};
 use crate::probe::{Line, Probe};
 
 /// The lease of everything that is measured.
@@ -17,31 +18,39 @@ pub(crate) enum Contender {
     Lockfast { mutex: Mutex, guard: Option<Guard> },
     Rslock { manager: LockManager, name: String, lock: Option<Lock> },
     Probe(Probe),
+    ByHand(Lease),
 }
 
 /// A connection from which contenders are made.
-enum Connection {
+pub(crate) enum Connection {
     Lockfast(Locker),
     Rslock(LockManager),
     Probe(Line),
+    ByHand(Pool),
 }
 
 impl Connection {
-    async fn open(peer: &str, port: u16) -> Result<Self> {
-        let url = format!("redis://127.0.0.1:{port}");
+    /// Opens one to a store's URL; `by-hand` has so many sessions.
+    pub(crate) async fn open(peer: &str, url: &str, sessions: usize) -> Result<Self> {
         Ok(match peer {
-            "lockfast" => {
-                let address = Address::parse(&url)?;
-                let connect = move |context| lockfast_backend_redis::connect(address, context);
-                Self::Lockfast(Locker::builder().connect_with(connect).await?)
+            "lockfast" => Self::Lockfast(Locker::connect(url).await?),
+            "rslock" => {
+                let (_, hosts) = url.split_once("://").context("no URL")?;
+                let urls = hosts.split(',').map(|host| format!("redis://{host}"));
+                Self::Rslock(LockManager::new(urls.collect::<Vec<_>>()))
             }
-            "rslock" => Self::Rslock(LockManager::new(vec![url])),
-            "probe" => Self::Probe(Line::open(&url).await?),
+            "probe" => Self::Probe(Line::open(url).await?),
+            "by-hand" => Self::ByHand(Pool::open(url, sessions).await?),
             _ => bail!("there is no peer {peer}"),
         })
     }
 
-    fn contender(&self, name: String) -> Result<Contender> {
+    /// So many, each of whom wants a lock of its own.
+    pub(crate) fn contenders(&self, count: usize) -> Result<Vec<Contender>> {
+        (0..count).map(|number| self.contender(format!("lock:{number:012}"))).collect()
+    }
+
+    pub(crate) fn contender(&self, name: String) -> Result<Contender> {
         Ok(match self {
             Self::Lockfast(locker) => {
                 let mutex = locker.mutex(name)?.with(Options::default().ttl(TTL))?;
@@ -51,30 +60,21 @@ impl Connection {
                 Contender::Rslock { manager: manager.clone(), name, lock: None }
             }
             Self::Probe(line) => Contender::Probe(Probe::new(line, name)),
+            Self::ByHand(pool) => Contender::ByHand(Lease::new(pool, name)),
         })
     }
 }
 
 impl Contender {
-    /// Each wants a lock of its own, all on one connection.
-    pub(crate) async fn sharing_one_connection(
-        peer: &str,
-        port: u16,
-        count: usize,
-    ) -> Result<Vec<Self>> {
-        let connection = Connection::open(peer, port).await?;
-        (0..count).map(|number| connection.contender(format!("lock:{number:012}"))).collect()
-    }
-
     /// All want the same lock, each on a connection of its own.
     pub(crate) async fn each_with_a_connection(
         peer: &str,
-        port: u16,
+        url: &str,
         count: usize,
     ) -> Result<Vec<Self>> {
         let mut contenders = Vec::with_capacity(count);
         for _ in 0..count {
-            let connection = Connection::open(peer, port).await?;
+            let connection = Connection::open(peer, url, 1).await?;
             contenders.push(connection.contender("lock:shared".to_owned())?);
         }
         Ok(contenders)
@@ -92,6 +92,7 @@ impl Contender {
                 Ok(lock.is_some())
             }
             Self::Probe(probe) => probe.acquire().await,
+            Self::ByHand(lease) => lease.acquire().await,
         }
     }
 
@@ -106,7 +107,7 @@ impl Contender {
                 *lock = manager.lock(name.as_str(), TTL_LONG).await.ok();
                 Ok(lock.is_some())
             }
-            Self::Probe(probe) => probe.acquire().await,
+            Self::Probe(_) | Self::ByHand(_) => self.acquire().await,
         }
     }
 
@@ -120,6 +121,7 @@ impl Contender {
                 lock.take().context("it is not held")?.release().await;
             }
             Self::Probe(probe) => probe.release().await?,
+            Self::ByHand(lease) => lease.release().await?,
         }
         Ok(())
     }

@@ -19,26 +19,34 @@ pub(crate) async fn measure(contenders: Vec<Contender>, span: Duration) -> Resul
     let mut running = JoinSet::new();
     for mut contender in contenders {
         running.spawn(async move {
-            let mut latencies = Vec::new();
+            let (mut takes, mut cycles) = (Vec::new(), Vec::new());
             loop {
                 let before = Instant::now();
                 if before >= end {
-                    return anyhow::Ok(latencies);
+                    return anyhow::Ok((takes, cycles));
                 }
                 ensure!(contender.acquire().await?, "a free lock was not to be had");
+                let taken = before.elapsed();
                 contender.release().await?;
                 if before >= start {
-                    latencies.push(before.elapsed().as_nanos() as u64);
+                    takes.push(taken.as_nanos() as u64);
+                    cycles.push(before.elapsed().as_nanos() as u64);
                 }
             }
         });
     }
-    let mut latencies = Vec::new();
+    let (mut takes, mut cycles) = (Vec::new(), Vec::new());
     while let Some(part) = running.join_next().await {
-        latencies.extend(part??);
+        let (some_takes, some_cycles) = part??;
+        takes.extend(some_takes);
+        cycles.extend(some_cycles);
     }
-    let rate = latencies.len() as f64 / span.as_secs_f64();
-    let latencies = Latencies::new(latencies);
-    let (p50, p99) = (latencies.percentile(50), latencies.percentile(99));
-    Ok(json!({ "cycles_per_s": rate, "p50_us": p50, "p99_us": p99 }))
+    let rate = cycles.len() as f64 / span.as_secs_f64();
+    let (takes, cycles) = (Latencies::new(takes), Latencies::new(cycles));
+    Ok(json!({
+        "cycles_per_s": rate,
+        "p50_us": cycles.percentile(50),
+        "p99_us": cycles.percentile(99),
+        "acquire_p50_us": takes.percentile(50),
+    }))
 }

@@ -1,4 +1,4 @@
-//! What others make of the same Redis server, and what the server itself can do at best.
+//! What others make of the same servers, and what the servers themselves can do at best.
 //!
 //! ```text
 //! peers cycle PEER PORT TASKS SECONDS             take and give back free locks
@@ -6,15 +6,21 @@
 //! peers wait PEER PORT WAITERS                    wait for one lock that stays taken
 //! peers hold PEER PORT LOCKS                      hold so many locks
 //! peers renew PORT LEASES ROUNDS                  renew by a script for 100 keys
+//! peers redlock | postgres | mysql                everything about that store, on servers of its own
 //! ```
 //!
-//! Each prints one line of JSON. `wait` and `hold` then stay as they are until their input ends.
+//! PORT is that of a Redis server; the URL of any store can stand in its place. Each prints one line
+//! of JSON. `wait` and `hold` then stay as they are until their input ends.
 
 mod bare;
+mod by_hand;
 mod contender;
 mod cycle;
+mod database;
 mod handover;
 mod probe;
+mod redlock;
+mod samples;
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -22,7 +28,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use contender::Contender;
+use contender::{Connection, Contender};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +40,8 @@ fn main() -> Result<()> {
         ["renew", port, leases, rounds] => {
             bare::renew(number(port)?, number(leases)?, number(rounds)?)?
         }
+        ["redlock"] => redlock::measure()?,
+        [kind @ ("postgres" | "mysql")] => database::measure(kind)?,
         ["hold", "bare", port, locks] => bare::hold(number(port)?, number(locks)?)?,
         // The library as most people run it, and on the runtime that suits one task best.
         ["cycle", "rslock-current", port, tasks, seconds] => {
@@ -53,9 +61,10 @@ fn main() -> Result<()> {
 async fn run(words: &[&str]) -> Result<Value> {
     match *words {
         ["cycle", peer, port, tasks, seconds] => {
-            let tasks = number(tasks)?;
-            let contenders = Contender::sharing_one_connection(peer, number(port)?, tasks).await?;
-            cycle::measure(contenders, span(seconds)?).await
+            let tasks: usize = number(tasks)?;
+            let sessions = tasks.min(database::SESSIONS);
+            let connection = Connection::open(peer, &store(port), sessions).await?;
+            cycle::measure(connection.contenders(tasks)?, span(seconds)?).await
         }
         ["handover", peer, port, waiters, how, seconds] => {
             let hold = match how {
@@ -65,17 +74,24 @@ async fn run(words: &[&str]) -> Result<Value> {
             };
             // One has it, so many wait.
             let count = number::<usize>(waiters)? + 1;
-            let contenders = Contender::each_with_a_connection(peer, number(port)?, count).await?;
+            let contenders = Contender::each_with_a_connection(peer, &store(port), count).await?;
             handover::measure(contenders, hold, span(seconds)?).await
         }
-        ["wait", peer, port, waiters] => wait(peer, number(port)?, number(waiters)?).await,
-        ["hold", peer, port, locks] => hold(peer, number(port)?, number(locks)?).await,
+        ["wait", peer, port, waiters] => wait(peer, &store(port), number(waiters)?).await,
+        ["hold", peer, port, locks] => hold(peer, &store(port), number(locks)?).await,
         _ => bail!("see the head of main.rs for what can be asked"),
     }
 }
 
-async fn wait(peer: &str, port: u16, waiters: usize) -> Result<Value> {
-    let mut all = Contender::each_with_a_connection(peer, port, waiters + 1).await?;
+fn store(port_or_url: &str) -> String {
+    match port_or_url.parse::<u16>() {
+        Ok(port) => format!("redis://127.0.0.1:{port}"),
+        Err(_) => port_or_url.to_owned(),
+    }
+}
+
+async fn wait(peer: &str, url: &str, waiters: usize) -> Result<Value> {
+    let mut all = Contender::each_with_a_connection(peer, url, waiters + 1).await?;
     let mut first = all.pop().context("nobody to hold it")?;
     first.acquire_for_long().await?;
     for mut contender in all {
@@ -87,8 +103,8 @@ async fn wait(peer: &str, port: u16, waiters: usize) -> Result<Value> {
     Ok(json!({}))
 }
 
-async fn hold(peer: &str, port: u16, locks: usize) -> Result<Value> {
-    let mut all = Contender::sharing_one_connection(peer, port, locks).await?;
+async fn hold(peer: &str, url: &str, locks: usize) -> Result<Value> {
+    let mut all = Connection::open(peer, url, 1).await?.contenders(locks)?;
     for contender in &mut all {
         contender.acquire().await?;
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::sample::Sample;
-use super::{built, cycles, lockfast, number, thousands, times};
+use super::{build_lockfast, built, cycles, lockfast, number, thousands, times};
 use crate::step::{Step, timed};
 
 const ROUNDS: usize = 5;
@@ -14,7 +14,8 @@ const LEASES: u32 = 100_000;
 
 /// Measures everything; the text between this section's marks.
 pub(super) fn run() -> Result<String> {
-    timed("build", || {
+    build_lockfast()?;
+    timed("build of what it is compared with", || {
         let examples = ["-p", "lockfast", "-p", "lockfast-backend-embedded", "--examples"];
         Step::cargo(&[&["build", "--release", "--locked"], &examples[..]].concat()).run()
     })?;

@@ -1,9 +1,11 @@
 //! How fast Lockfast is, as ratios to what the machine and other libraries can do, all in one run.
 //! Each part makes one section of `docs/performance.md`, which `--write` puts there.
 
+mod database;
 mod local;
 mod peer;
 mod redis;
+mod redlock;
 mod sample;
 mod server;
 
@@ -14,6 +16,7 @@ use serde_json::Value;
 
 use crate::step::{Step, timed};
 use crate::tree;
+use sample::Sample;
 
 const PAGE: &str = "docs/performance.md";
 
@@ -28,6 +31,9 @@ struct Part {
 const PARTS: &[Part] = &[
     Part { name: "local", mark: "cargo xtask bench", run: local::run },
     Part { name: "redis", mark: "cargo xtask bench redis", run: redis::run },
+    Part { name: "redlock", mark: "cargo xtask bench redlock", run: redlock::run },
+    Part { name: "postgres", mark: "cargo xtask bench postgres", run: database::run_postgres },
+    Part { name: "mysql", mark: "cargo xtask bench mysql", run: database::run_mysql },
 ];
 
 /// Measures and prints the tables.
@@ -35,9 +41,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let is_write = |argument: &&String| argument.as_str() == "--write";
     let (writes, names): (Vec<_>, Vec<_>) = arguments.iter().partition(is_write);
     let parts = chosen(&names)?;
-    timed("build", || {
-        Step::cargo(&["build", "--release", "--locked", "-p", "lockfast-cli"]).run()
-    })?;
     for part in parts {
         let text = (part.run)()?;
         println!("\n{text}");
@@ -82,6 +85,11 @@ fn lockfast_on(core: Option<&str>, url: &str, arguments: &[&str]) -> Result<Valu
     read_json(&Step::program(line[0], &line[1..]))
 }
 
+/// Builds the command for release.
+fn build_lockfast() -> Result<()> {
+    timed("build", || Step::cargo(&["build", "--release", "--locked", "-p", "lockfast-cli"]).run())
+}
+
 fn lockfast_path() -> Result<PathBuf> {
     Ok(tree::target()?.join("release/lockfast"))
 }
@@ -98,6 +106,11 @@ fn read_json(step: &Step) -> Result<Value> {
 
 fn number(value: &Value, name: &str) -> Result<f64> {
     value[name].as_f64().with_context(|| format!("there is no {name} in {value}"))
+}
+
+/// A ratio of two samples.
+fn ratio(sample: &Sample) -> String {
+    format!("**{:.2} ×** ± {:.0} %", sample.median(), sample.spread())
 }
 
 fn times(ratio: f64) -> String {

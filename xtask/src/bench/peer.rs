@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use super::read_json;
+use super::sample::Sample;
 use crate::step::{Step, timed};
 use crate::tree;
 
@@ -106,15 +107,42 @@ pub(super) fn renew_by_hand(port: &str, leases: usize, rounds: usize) -> Result<
     super::number(&read_json(&step)?, "server_cpu_ms_per_10k")
 }
 
-/// Installs and builds all of them.
-pub(super) fn install() -> Result<()> {
-    let folder = folder()?;
+/// Has everything about a store measured, on servers of its own: samples by name.
+pub(super) fn measure_store(kind: &str) -> Result<Samples> {
+    build()?;
+    let path = text(program()?);
+    let title = format!("{kind}, a few minutes");
+    Ok(Samples(timed(&title, || read_json(&Step::program(&path, &[kind])))?))
+}
+
+/// Samples by name, as the peers print them.
+pub(super) struct Samples(Value);
+
+impl Samples {
+    /// The sample of that name.
+    pub(super) fn get(&self, name: &str) -> Result<Sample> {
+        let values = self.0[name].as_array().with_context(|| format!("nothing is named {name}"))?;
+        let mut sample = Sample::default();
+        for value in values {
+            sample.add(value.as_f64().with_context(|| format!("{name} holds {value}"))?);
+        }
+        Ok(sample)
+    }
+}
+
+fn build() -> Result<()> {
     timed("peers in Rust", || {
-        let built = text(folder.join("rust"));
+        let built = text(folder()?.join("rust"));
         let manifest = "bench/rust/Cargo.toml";
         Step::cargo(&["build", "--release", "--manifest-path", manifest, "--target-dir", &built])
             .run()
-    })?;
+    })
+}
+
+/// Installs and builds all of them.
+pub(super) fn install() -> Result<()> {
+    let folder = folder()?;
+    build()?;
     timed("peers in Python", || {
         let venv = text(folder.join("venv"));
         if !folder.join("venv/bin/pip").is_file() {

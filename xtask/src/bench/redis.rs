@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use super::peer::{self, Peer};
 use super::sample::Sample;
 use super::server::Server;
-use super::{lockfast_on, lockfast_path, number, thousands};
+use super::{build_lockfast, lockfast_on, lockfast_path, number, ratio, thousands};
 use crate::step::timed;
 
 const ROUNDS: usize = 5;
@@ -27,6 +27,7 @@ const LOCKS: usize = 32_000;
 
 /// Measures everything; the text between this section's marks.
 pub(super) fn run() -> Result<String> {
+    build_lockfast()?;
     peer::install()?;
     let server = Server::start(None)?;
     let on_one_core = Server::start(Some(CORE))?;
@@ -289,10 +290,6 @@ fn wait_for_keys(server: &Server) -> Result<()> {
         sleep(Duration::from_millis(20));
     }
     bail!("{LEASES} leases were not taken within 20 s")
-}
-
-fn ratio(sample: &Sample) -> String {
-    format!("**{:.2} ×** ± {:.0} %", sample.median(), sample.spread())
 }
 
 fn millis(number: f64) -> String {
