@@ -137,6 +137,15 @@ mod tests {
     }
 
     #[test]
+    fn what_cargo_told_us_is_not_passed_on() {
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some(), "cargo runs this test");
+        let passed_on = Step::program("env", &[]).read().unwrap();
+        let told =
+            |line: &&str| line.starts_with("CARGO_PKG_") || line.starts_with("CARGO_MANIFEST_");
+        assert_eq!(passed_on.lines().find(told), None);
+    }
+
+    #[test]
     fn the_title_is_in_the_error() {
         let error = timed::<()>("lints", || bail!("red")).unwrap_err();
         assert_eq!(format!("{error:#}"), "lints failed: red");
