@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
+pub mod direct;
 pub mod foreign;
 pub mod rights;
 pub mod suite;
