@@ -14,7 +14,7 @@ use crate::topology::{Nodes, Service};
 
 pub(crate) const PORT: u16 = 6379;
 const MAX_TTL: Duration = Duration::from_secs(60);
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 const OPTIONS: &[&str] = &["max_ttl", "min_replicas", "on_data_loss", "prefix", "request_timeout"];
 const TLS_OPTIONS: &[&str] = &["ca", "cert", "insecure", "key"];
@@ -25,15 +25,16 @@ const SENTINEL_OPTIONS: &[&str] =
 
 /// An address that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Config {
-    pub(crate) endpoint: Endpoint,
+pub struct Config {
+    /// Where the server is.
+    pub endpoint: Endpoint,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
     pub(crate) database: u32,
     /// Stands before the name of every lock.
-    pub(crate) prefix: String,
+    pub prefix: String,
     /// How long the server may take to answer before the connection counts as dead.
-    pub(crate) request_timeout: Duration,
+    pub request_timeout: Duration,
     pub(crate) on_data_loss: OnDataLoss,
     /// How many replicas must have a grant before it counts.
     pub(crate) min_replicas: u32,
@@ -41,12 +42,17 @@ pub(crate) struct Config {
 
 /// Where the server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
+pub enum Endpoint {
+    /// At a port of a host.
     Tcp {
+        /// The host's name or address.
         host: String,
+        /// Its port.
         port: u16,
+        /// How it is encrypted, if it is.
         tls: Option<Tls>,
     },
+    /// On a socket of this machine.
     Unix(PathBuf),
     /// Wherever sentinels say.
     Service(Service),
@@ -56,7 +62,7 @@ pub(crate) enum Endpoint {
 
 /// How an encrypted connection is checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tls {
+pub struct Tls {
     /// A file of certificates to trust instead of the system's.
     pub(crate) ca: Option<PathBuf>,
     /// The files of our own certificate and its key.
@@ -67,16 +73,19 @@ pub(crate) struct Tls {
 
 /// What to do when the server may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnDataLoss {
+pub enum OnDataLoss {
     /// Say so.
     Warn,
     /// Grant nothing until every lease that could have been forgotten is over.
-    Quarantine { max_ttl: Duration },
+    Quarantine {
+        /// The longest lease that anybody may have.
+        max_ttl: Duration,
+    },
 }
 
 /// A password.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(pub(crate) String);
+pub struct Secret(pub(crate) String);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,15 +159,15 @@ impl Config {
 }
 
 /// The parts between the slashes.
-struct Place<'a> {
-    user: Option<String>,
-    password: Option<Secret>,
-    authority: &'a str,
-    path: &'a str,
+pub(crate) struct Place<'a> {
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) authority: &'a str,
+    pub(crate) path: &'a str,
 }
 
 impl<'a> Place<'a> {
-    fn split(address: &'a Address) -> Result<Self> {
+    pub(crate) fn split(address: &'a Address) -> Result<Self> {
         let body = address.body().strip_prefix("//").ok_or_else(|| {
             invalid(format!(
                 "two slashes must follow the scheme, as in \"{}://localhost\"",
@@ -253,7 +262,7 @@ pub(crate) fn read_database(path: &str) -> Result<u32> {
 }
 
 /// Options of TLS are of no use without it, and whoever gives them believes to be safe.
-fn refuse_tls_options(address: &Address) -> Result<Option<Tls>> {
+pub(crate) fn refuse_tls_options(address: &Address) -> Result<Option<Tls>> {
     match TLS_OPTIONS.iter().find(|name| address.option(name).is_some()) {
         Some(name) => Err(invalid(format!("option {name} is of use only with tls=yes"))),
         None => Ok(None),
@@ -261,7 +270,7 @@ fn refuse_tls_options(address: &Address) -> Result<Option<Tls>> {
 }
 
 /// A choice that is not made without being asked for.
-fn read_choice(address: &Address, name: &str) -> Result<bool> {
+pub(crate) fn read_choice(address: &Address, name: &str) -> Result<bool> {
     match address.option(name) {
         None | Some("no") => Ok(false),
         Some("yes") => Ok(true),
@@ -271,7 +280,7 @@ fn read_choice(address: &Address, name: &str) -> Result<bool> {
     }
 }
 
-fn read_tls(address: &Address) -> Result<Tls> {
+pub(crate) fn read_tls(address: &Address) -> Result<Tls> {
     let file = |name| address.option(name).map(PathBuf::from);
     let identity = match (file("cert"), file("key")) {
         (Some(cert), Some(key)) => Some((cert, key)),
@@ -294,7 +303,7 @@ fn read_tls(address: &Address) -> Result<Tls> {
     Ok(Tls { ca: file("ca"), identity, insecure })
 }
 
-fn read_prefix(address: &Address) -> Result<String> {
+pub(crate) fn read_prefix(address: &Address) -> Result<String> {
     let prefix = address.option("prefix").unwrap_or_default();
     let flaw = if prefix.len() > 64 {
         "it has more than 64 bytes"
@@ -324,7 +333,7 @@ fn read_on_data_loss(address: &Address) -> Result<OnDataLoss> {
 }
 
 /// A span of time: a whole number with `ms`, `s`, `m` or `h`.
-fn read_span(address: &Address, name: &str) -> Result<Option<Duration>> {
+pub fn read_span(address: &Address, name: &str) -> Result<Option<Duration>> {
     let Some(text) = address.option(name) else { return Ok(None) };
     let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
     let unit_ms = match &text[digits.len()..] {
@@ -344,7 +353,8 @@ fn read_span(address: &Address, name: &str) -> Result<Option<Duration>> {
     }
 }
 
-fn read_number(address: &Address, name: &str) -> Result<Option<u32>> {
+/// A whole number.
+pub fn read_number(address: &Address, name: &str) -> Result<Option<u32>> {
     address
         .option(name)
         .map(|text| {
@@ -363,7 +373,8 @@ fn read_digits(text: &str) -> Option<u32> {
     text.parse().ok()
 }
 
-pub(crate) fn invalid(message: impl Into<String>) -> Error {
+/// The error of an address that cannot be understood.
+pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidUrl, message)
 }
 

@@ -250,7 +250,7 @@ pub(crate) async fn labels(
 }
 
 /// Text that a pattern matches to the letter.
-fn escape_pattern(text: &str) -> String {
+pub fn escape_pattern(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
@@ -261,7 +261,8 @@ fn escape_pattern(text: &str) -> String {
     escaped
 }
 
-fn read_scan(replies: Vec<Reply>) -> Result<(String, Vec<String>), Failure> {
+/// The next cursor and the keys of a SCAN.
+pub fn read_scan(replies: Vec<Reply>) -> Result<(String, Vec<String>), Failure> {
     let nonsense = || Failure::of_nonsense("a SCAN of another form");
     let parts = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
     let mut parts = parts.ok_or_else(nonsense)?.into_iter();

@@ -29,6 +29,26 @@ mod topology;
 mod watcher;
 mod wire;
 
+/// One server as `lockfast-backend-redlock` uses several of them. Not for anybody else: it changes
+/// without notice.
+#[doc(hidden)]
+pub mod node {
+    pub use crate::config::{
+        Config, Endpoint, OnDataLoss, Secret, Tls, invalid, read_number, read_span,
+    };
+    pub use crate::inspect::{escape_pattern, read_scan};
+    pub use crate::record::{
+        read_client, read_hold, read_holder, read_label, write_client, write_holder, write_label,
+    };
+    pub use crate::script::{Script, digest};
+    pub use crate::topology::{Nodes, Service};
+    pub use crate::wire::connection::Connection;
+    pub use crate::wire::dial::Dialer;
+    pub use crate::wire::failure::{Failure, Remedy};
+    pub use crate::wire::link::{Link, Pump, Traffic, connect, jitter};
+    pub use crate::wire::{Pipeline, Reply};
+}
+
 use std::sync::Arc;
 
 use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};

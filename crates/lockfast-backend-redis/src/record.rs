@@ -28,17 +28,17 @@ const HOLDER_CHARS: usize = 22;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The 22 characters of a holder; the first 8 are its client's.
-pub(crate) fn write_holder(holder: HolderId) -> String {
+pub fn write_holder(holder: HolderId) -> String {
     write_base64(holder.as_bytes())
 }
 
 /// The 8 characters of a client.
-pub(crate) fn write_client(client: ClientId) -> String {
+pub fn write_client(client: ClientId) -> String {
     write_base64(client.as_bytes())
 }
 
 /// The holder of 22 characters.
-pub(crate) fn read_holder(text: &str) -> Option<HolderId> {
+pub fn read_holder(text: &str) -> Option<HolderId> {
     if text.len() != HOLDER_CHARS {
         return None;
     }
@@ -46,7 +46,7 @@ pub(crate) fn read_holder(text: &str) -> Option<HolderId> {
 }
 
 /// The client of 8 characters.
-pub(crate) fn read_client(text: &str) -> Option<ClientId> {
+pub fn read_client(text: &str) -> Option<ClientId> {
     if text.len() != 8 {
         return None;
     }
@@ -104,12 +104,13 @@ pub(crate) fn read_mode(text: &str) -> Option<Mode> {
 }
 
 /// A label as it is stored; none of its parts holds a tab.
-pub(crate) fn write_label(label: &Label) -> String {
+pub fn write_label(label: &Label) -> String {
     let text = label.text.as_deref().unwrap_or_default();
     format!("{}\t{}\t{}\t{text}", label.program, label.host, label.pid)
 }
 
-pub(crate) fn read_label(stored: &str) -> Option<Label> {
+/// The label of what [`write_label`] wrote.
+pub fn read_label(stored: &str) -> Option<Label> {
     let mut parts = stored.splitn(4, '\t');
     let (program, host) = (parts.next()?.to_owned(), parts.next()?.to_owned());
     let pid = parts.next()?.parse().ok()?;
@@ -226,7 +227,7 @@ impl Seen {
 }
 
 /// The holder and fence of a lock's value, if Lockfast wrote it.
-pub(crate) fn read_hold(value: &str) -> Option<(HolderId, Fence)> {
+pub fn read_hold(value: &str) -> Option<(HolderId, Fence)> {
     let (holder, fence) = value.split_once('.')?;
     Some((read_holder(holder)?, Fence::parse(fence).ok()?))
 }

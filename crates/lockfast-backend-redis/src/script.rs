@@ -5,18 +5,19 @@ use std::sync::LazyLock;
 use crate::wire::Pipeline;
 
 /// One script.
-pub(crate) struct Script {
+pub struct Script {
     source: &'static str,
     digest: LazyLock<String>,
 }
 
 impl Script {
-    const fn new(source: &'static str, digest: fn() -> String) -> Self {
+    /// A script and how its digest is computed when it is first needed.
+    pub const fn new(source: &'static str, digest: fn() -> String) -> Self {
         Self { source, digest: LazyLock::new(digest) }
     }
 
     /// Begins a call with so many keys and arguments, which must follow.
-    pub(crate) fn call(&self, pipeline: &mut Pipeline, keys: usize, arguments: usize) {
+    pub fn call(&self, pipeline: &mut Pipeline, keys: usize, arguments: usize) {
         pipeline.command(3 + keys + arguments);
         pipeline.part("EVALSHA");
         pipeline.part(self.digest.as_bytes());
@@ -24,12 +25,14 @@ impl Script {
         pipeline.part_number(if pipeline.is_asking() { 1 } else { keys as u64 });
     }
 
-    fn load(&self, pipeline: &mut Pipeline) {
+    /// Asks the server to keep it.
+    pub fn load(&self, pipeline: &mut Pipeline) {
         pipeline.all(&["SCRIPT", "LOAD", self.source]);
     }
 }
 
-fn digest(source: &str) -> String {
+/// The digest by which the server knows a script.
+pub fn digest(source: &str) -> String {
     sha1_smol::Sha1::from(source).digest().to_string()
 }
 

@@ -3,13 +3,16 @@
 use lockfast_core::address::percent_decode;
 use lockfast_core::{Address, Result};
 
-use crate::config::{Endpoint, PORT, Secret, Tls, invalid, read_database, read_host};
+use crate::config::{
+    Config, Endpoint, OnDataLoss, PORT, Place, REQUEST_TIMEOUT, Secret, Tls, invalid, read_choice,
+    read_database, read_host, read_prefix, read_tls, refuse_tls_options,
+};
 
 const SENTINEL_PORT: u16 = 26379;
 
 /// A master and its replicas, as sentinels know them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Service {
+pub struct Service {
     pub(crate) name: String,
     /// In the order in which they are asked.
     pub(crate) sentinels: Vec<Endpoint>,
@@ -53,7 +56,7 @@ impl Service {
 
 /// Some nodes of a cluster, which know the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Nodes {
+pub struct Nodes {
     pub(crate) seeds: Vec<Endpoint>,
     pub(crate) tls: Option<Tls>,
 }
@@ -73,10 +76,39 @@ impl Nodes {
     }
 }
 
+impl Config {
+    /// Understands an address of several servers that do not know each other: each is configured
+    /// alike. `options` are those of whoever asks, beside the ones of every connection.
+    pub fn read_several(address: &Address, options: &[&str]) -> Result<Vec<Self>> {
+        const OPTIONS: &[&str] = &["ca", "cert", "insecure", "key", "prefix", "tls"];
+        address.allow_options(&[options, OPTIONS].concat())?;
+        let place = Place::split(address)?;
+        let tls = match read_choice(address, "tls")? {
+            true => Some(read_tls(address)?),
+            false => refuse_tls_options(address)?,
+        };
+        let (database, prefix) = (read_database(place.path)?, read_prefix(address)?);
+        let hosts = place.authority.split(',').filter(|_| !place.authority.is_empty());
+        let servers = hosts.map(|host| {
+            let (host, port) = read_host(host, PORT)?;
+            Ok(Self {
+                endpoint: Endpoint::Tcp { host, port, tls: tls.clone() },
+                user: place.user.clone(),
+                password: place.password.clone(),
+                database,
+                prefix: prefix.clone(),
+                request_timeout: REQUEST_TIMEOUT,
+                on_data_loss: OnDataLoss::Warn,
+                min_replicas: 0,
+            })
+        });
+        servers.collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
 
     fn read(url: &str) -> Result<Config> {
         Address::parse(url).and_then(|address| Config::read(&address))

@@ -25,7 +25,7 @@ pub(crate) enum Arrival {
 }
 
 /// An open connection.
-pub(crate) struct Connection {
+pub struct Connection {
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
     /// How the runtime on which it was made knows that something can be read or written.
@@ -170,7 +170,7 @@ impl Connection {
     }
 
     /// Sends commands and waits for their replies; the first complaint is the result.
-    pub(crate) async fn ask(&mut self, mut pipeline: Pipeline) -> Result<Vec<Reply>, Failure> {
+    pub async fn ask(&mut self, mut pipeline: Pipeline) -> Result<Vec<Reply>, Failure> {
         let expected = pipeline.commands();
         self.outgoing.enqueue(&mut pipeline);
         while !self.outgoing.write()? {

@@ -23,7 +23,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 const USER_TIMEOUT_MS: u32 = 10_000;
 
 /// How to get a connection.
-pub(crate) struct Dialer {
+pub struct Dialer {
     config: Config,
     encryption: Option<Encryption>,
     /// The sentinel that is asked first: the last one that knew the master.
@@ -40,7 +40,7 @@ pub(crate) struct Login<'a> {
 
 impl Dialer {
     /// Reads the files that the configuration names.
-    pub(crate) fn new(config: Config) -> Result<Self, Failure> {
+    pub fn new(config: Config) -> Result<Self, Failure> {
         let tls = match &config.endpoint {
             Endpoint::Tcp { tls, .. } => tls.as_ref(),
             Endpoint::Service(service) => service.tls.as_ref(),
@@ -51,7 +51,8 @@ impl Dialer {
         Ok(Self { config, encryption, first_sentinel: AtomicUsize::new(0) })
     }
 
-    pub(crate) fn config(&self) -> &Config {
+    /// What it was made from.
+    pub fn config(&self) -> &Config {
         &self.config
     }
 

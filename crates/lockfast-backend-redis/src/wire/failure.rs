@@ -11,17 +11,20 @@ use crate::config::Endpoint;
 
 /// Why something did not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) kind: ErrorKind,
-    pub(crate) retry: Retry,
-    pub(crate) message: String,
+pub struct Failure {
+    /// What kind of thing went wrong.
+    pub kind: ErrorKind,
+    /// Whether the same can succeed later.
+    pub retry: Retry,
+    /// One sentence.
+    pub message: String,
     /// What the link has to do about it.
-    pub(crate) remedy: Remedy,
+    pub remedy: Remedy,
 }
 
 /// What to do about a failure before anybody is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Remedy {
+pub enum Remedy {
     /// Nothing helps: tell.
     Tell,
     /// The server has forgotten the scripts: load them and repeat.
@@ -44,7 +47,8 @@ pub(crate) enum Remedy {
 }
 
 impl Failure {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    /// A failure about which nothing can be done here.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let retry = match kind {
             ErrorKind::Unreachable | ErrorKind::WrongNode => Retry::Later,
             _ => Retry::Never,
@@ -106,7 +110,7 @@ impl Failure {
     }
 
     /// The server did not answer in time.
-    pub(crate) fn of_silence(endpoint: &Endpoint, span: Duration) -> Self {
+    pub fn of_silence(endpoint: &Endpoint, span: Duration) -> Self {
         Self::new(ErrorKind::Unreachable, format!("{endpoint} did not answer within {span:?}"))
     }
 
@@ -129,7 +133,7 @@ impl Failure {
     }
 
     /// The server answered something that is not its language.
-    pub(crate) fn of_nonsense(what: impl std::fmt::Display) -> Self {
+    pub fn of_nonsense(what: impl std::fmt::Display) -> Self {
         Self::new(
             ErrorKind::CorruptRecord,
             format!("the server answered what no Redis answers: {what}"),

@@ -32,7 +32,7 @@ const IN_FLIGHT_MAX: usize = 1;
 /// What goes over a link. It must not block. It is called by whichever thread reads or writes,
 /// [`Traffic::load`] and what hands something out with a part of the link locked: it may ask the
 /// server, but not wait for it.
-pub(crate) trait Traffic: Send + Sync + 'static {
+pub trait Traffic: Send + Sync + 'static {
     /// What waits for an answer.
     type Batch: Send + 'static;
 
@@ -62,7 +62,7 @@ pub(crate) trait Traffic: Send + Sync + 'static {
 }
 
 /// A link; it is closed when this is dropped.
-pub(crate) struct Link<T: Traffic> {
+pub struct Link<T: Traffic> {
     shared: Arc<Shared<T>>,
     task: AbortHandle,
 }
@@ -143,7 +143,7 @@ enum Event<B> {
 
 impl<T: Traffic> Link<T> {
     /// Starts a link on a connection that was dialled and greeted.
-    pub(crate) fn start(
+    pub fn start(
         runtime: &Handle,
         traffic: Arc<T>,
         dialer: Arc<Dialer>,
@@ -156,7 +156,7 @@ impl<T: Traffic> Link<T> {
     }
 
     /// Starts a link that connects by itself.
-    pub(crate) fn start_later(runtime: &Handle, traffic: Arc<T>, dialer: Arc<Dialer>) -> Self {
+    pub fn start_later(runtime: &Handle, traffic: Arc<T>, dialer: Arc<Dialer>) -> Self {
         let shared = Shared::new(runtime, traffic, dialer);
         let starting = Arc::clone(&shared);
         let task = runtime.spawn(async move {
@@ -167,24 +167,24 @@ impl<T: Traffic> Link<T> {
     }
 
     /// The way for those who ask.
-    pub(crate) fn pump(&self) -> Pump<T> {
+    pub fn pump(&self) -> Pump<T> {
         Pump(Arc::downgrade(&self.shared))
     }
 }
 
 /// Starts the next batch.
-pub(crate) struct Pump<T: Traffic>(Weak<Shared<T>>);
+pub struct Pump<T: Traffic>(Weak<Shared<T>>);
 
 impl<T: Traffic> Pump<T> {
     /// Sees to it that whoever asks from here is answered. To be called for each request.
-    pub(crate) fn attend(&self) {
+    pub fn attend(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.attend();
         }
     }
 
     /// Sends what waits, if there is room.
-    pub(crate) fn run(&self) {
+    pub fn run(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.pump();
         }
@@ -347,10 +347,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Dials and greets.
-pub(crate) async fn connect<T: Traffic>(
-    dialer: &Dialer,
-    traffic: &T,
-) -> Result<Connection, Failure> {
+pub async fn connect<T: Traffic>(dialer: &Dialer, traffic: &T) -> Result<Connection, Failure> {
     let mut connection = dialer.dial().await?;
     let limit = dialer.config().request_timeout;
     match tokio::time::timeout(limit, traffic.greet(&mut connection)).await {
@@ -363,6 +360,6 @@ pub(crate) async fn connect<T: Traffic>(
 }
 
 /// A number from 0 to below 1 that spreads what would otherwise happen at one moment.
-pub(crate) fn jitter() -> f64 {
+pub fn jitter() -> f64 {
     f64::from(getrandom::u32().unwrap_or(u32::MAX / 2)) / (f64::from(u32::MAX) + 1.0)
 }

@@ -18,7 +18,7 @@ pub(crate) use failure::Failure;
 
 /// Commands on their way to the server, one after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Pipeline {
+pub struct Pipeline {
     bytes: Vec<u8>,
     commands: usize,
     is_asking: bool,
@@ -42,7 +42,7 @@ impl Pipeline {
     }
 
     /// Begins a command of `parts` parts, which must follow.
-    pub(crate) fn command(&mut self, parts: usize) {
+    pub fn command(&mut self, parts: usize) {
         if self.is_asking {
             self.bytes.extend_from_slice(b"*1\r\n$6\r\nASKING\r\n");
         }
@@ -51,7 +51,7 @@ impl Pipeline {
     }
 
     /// The next part of a command.
-    pub(crate) fn part(&mut self, part: impl AsRef<[u8]>) {
+    pub fn part(&mut self, part: impl AsRef<[u8]>) {
         let part = part.as_ref();
         self.number(b'$', part.len());
         self.bytes.extend_from_slice(part);
@@ -59,21 +59,21 @@ impl Pipeline {
     }
 
     /// The next part of a command, in pieces.
-    pub(crate) fn part_of(&mut self, pieces: &[&str]) {
+    pub fn part_of(&mut self, pieces: &[&str]) {
         self.number(b'$', pieces.iter().map(|piece| piece.len()).sum());
         pieces.iter().for_each(|piece| self.bytes.extend_from_slice(piece.as_bytes()));
         self.bytes.extend_from_slice(b"\r\n");
     }
 
     /// The next part, a number.
-    pub(crate) fn part_number(&mut self, number: u64) {
+    pub fn part_number(&mut self, number: u64) {
         let mut digits = [0; 20];
         let start = write_digits(number, &mut digits);
         self.part(&digits[start..]);
     }
 
     /// A whole command.
-    pub(crate) fn all(&mut self, parts: &[&str]) {
+    pub fn all(&mut self, parts: &[&str]) {
         self.command(parts.len());
         parts.iter().for_each(|part| self.part(part));
     }
@@ -85,7 +85,7 @@ impl Pipeline {
     }
 
     /// How many replies it will bring.
-    pub(crate) fn commands(&self) -> usize {
+    pub fn commands(&self) -> usize {
         self.commands
     }
 
@@ -116,11 +116,11 @@ pub(crate) const UNSUBSCRIBED: &[u8] = b"U";
 
 /// What the server answered.
 #[derive(Debug)]
-pub(crate) struct Reply(Value);
+pub struct Reply(Value);
 
 impl Reply {
     /// A number.
-    pub(crate) fn as_int(&self) -> Option<i64> {
+    pub fn as_int(&self) -> Option<i64> {
         match self.0 {
             Value::Int(number) => Some(number),
             _ => None,
@@ -128,7 +128,7 @@ impl Reply {
     }
 
     /// Bytes of text.
-    pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
+    pub fn as_bytes(&self) -> Option<&[u8]> {
         match &self.0 {
             Value::BulkString(bytes) => Some(bytes),
             Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.as_bytes()),
@@ -138,12 +138,12 @@ impl Reply {
     }
 
     /// Text; what is not UTF-8 is not ours.
-    pub(crate) fn as_text(&self) -> Option<&str> {
+    pub fn as_text(&self) -> Option<&str> {
         self.as_bytes().and_then(|bytes| std::str::from_utf8(bytes).ok())
     }
 
     /// A list, or the reply itself if it is none.
-    pub(crate) fn into_list(self) -> Result<Vec<Self>, Self> {
+    pub fn into_list(self) -> Result<Vec<Self>, Self> {
         match self.0 {
             Value::Array(values) | Value::Set(values) => Ok(values.into_iter().map(Self).collect()),
             value => Err(Self(value)),
@@ -166,7 +166,7 @@ impl Reply {
     }
 
     /// The server's complaint, if this is one.
-    pub(crate) fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<Failure> {
         match &self.0 {
             Value::ServerError(error) => Some(Failure::of_server(error.code(), error.details())),
             _ => None,
