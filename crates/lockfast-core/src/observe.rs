@@ -23,6 +23,10 @@ pub mod metric {
     pub const LOSSES: &str = "lockfast_losses_total";
     /// Counter: releases by `outcome` (released, not_held, failed).
     pub const RELEASES: &str = "lockfast_releases_total";
+    /// Counter: nodes of a store that were found to have been started anew.
+    pub const NODE_RESTARTS: &str = "lockfast_node_restarts_total";
+    /// Counter: nodes of a store that were found to have lost data.
+    pub const NODE_DATA_LOSSES: &str = "lockfast_node_data_losses_total";
     /// Gauge: leases held now.
     pub const HELD: &str = "lockfast_leases_held";
 }
