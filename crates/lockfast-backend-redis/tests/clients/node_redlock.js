@@ -1,14 +1,14 @@
 // A lock of node-redlock, driven by lines on standard input.
-// Usage: node_redlock.js PORT MAJOR; see kit/foreign.rs for the lines.
+// Usage: node_redlock.js PORT[,PORT…] MAJOR; see kit/foreign.rs for the lines.
 'use strict';
 
 const readline = require('readline');
 const Redis = require('ioredis');
 
 const RETRY_MS = 50;
-const port = Number(process.argv[2]);
+const ports = process.argv[2].split(',').map(Number);
 const major = process.argv[3];
-const client = new Redis({ host: '127.0.0.1', port });
+const clients = ports.map((port) => new Redis({ host: '127.0.0.1', port }));
 
 // What the two versions call the same things.
 const versions = {
@@ -31,7 +31,7 @@ const Redlock = version.load();
 // Lets a wait of `waitMs` pass in steps, as the library does it.
 function make(waitMs) {
   const retryCount = Math.ceil(waitMs / RETRY_MS);
-  const redlock = new Redlock([client], { retryCount, retryDelay: RETRY_MS, retryJitter: 0 });
+  const redlock = new Redlock(clients, { retryCount, retryDelay: RETRY_MS, retryJitter: 0 });
   // Each failed try is also an event, which would end the program if nobody listened.
   redlock.on('error', () => {});
   redlock.on('clientError', () => {});
@@ -57,7 +57,7 @@ async function tell(action, yes, no) {
 }
 
 async function main() {
-  await client.ping();
+  await Promise.all(clients.map((client) => client.ping()));
   answer('ready');
   let lock;
   for await (const line of readline.createInterface({ input: process.stdin })) {
@@ -73,7 +73,7 @@ async function main() {
       await tell(() => version.release(lock), 'released', 'refused');
     }
   }
-  client.disconnect();
+  clients.forEach((client) => client.disconnect());
 }
 
 main().catch((error) => {
