@@ -33,6 +33,12 @@ const BACKENDS: &[Entry] = &[
         connect: lockfast_backend_redis::connect,
         migrate: None,
     },
+    #[cfg(feature = "redlock")]
+    Entry {
+        schemes: lockfast_backend_redlock::SCHEMES,
+        connect: lockfast_backend_redlock::connect,
+        migrate: None,
+    },
 ];
 
 /// The store that `url` names, found before anything is touched.

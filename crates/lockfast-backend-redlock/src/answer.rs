@@ -1,0 +1,182 @@
+//! What a node says finds the ones whom it concerns.
+
+use lockfast_core::{Error, ErrorKind};
+
+use crate::ballot::Said;
+use crate::batch::{Batch, Op, Sent, Take};
+use crate::giving::Gave;
+use crate::node::Node;
+use crate::record::Seen;
+use crate::renewal::Kept;
+use crate::wire::{Failure, Remedy, Reply};
+
+/// Requests that the node did not serve and that are made again.
+#[derive(Default)]
+struct Repairs {
+    again: Vec<Op>,
+    broken: Option<Failure>,
+}
+
+/// How often a node may have forgotten the scripts.
+const TRIES_MAX: u8 = 3;
+
+impl Node {
+    /// Hands out the replies to a batch. Returns why the connection is of no use any more, if it
+    /// is not.
+    pub(crate) fn distribute(&self, batch: Batch, replies: Vec<Reply>) -> Option<Failure> {
+        let mut replies = replies.into_iter();
+        let mut repairs = Repairs::default();
+        for failure in replies.by_ref().take(batch.preamble).filter_map(|it| it.failure()) {
+            tracing::warn!(node = self.name, failure = failure.message, "it took no scripts");
+        }
+        for (renewal, tries, calls) in batch.renewals {
+            let replies: Vec<Reply> = replies.by_ref().take(calls).collect();
+            match read_renewal(replies, renewal.leases.len()) {
+                Ok(kept) => {
+                    renewal.vote(self.index, kept.clone());
+                    if let Some(store) = self.store.upgrade() {
+                        store.notice(self, &renewal, &kept);
+                    }
+                }
+                Err(failure) => self.mend(Op::Renew(renewal, tries + 1), failure, &mut repairs),
+            }
+        }
+        if !batch.gives.is_empty() {
+            let (failure, entries) = open(replies.next());
+            for (at, (giving, tries)) in batch.gives.into_iter().enumerate() {
+                match entries.get(at).and_then(Reply::as_int) {
+                    Some(1) => giving.vote(self.index, Gave::Released),
+                    Some(_) => giving.vote(self.index, Gave::NotHeld),
+                    None => {
+                        self.mend(Op::Give(giving, tries + 1), failure.clone(), &mut repairs);
+                    }
+                }
+            }
+        }
+        if !batch.takes.is_empty() {
+            self.answer_takes(batch.takes, replies.next(), &mut repairs);
+        }
+        for (inquiry, tries, count) in batch.inquiries {
+            let replies: Vec<Reply> = replies.by_ref().take(count).collect();
+            match replies.iter().find_map(Reply::failure) {
+                Some(failure) => self.mend(Op::Ask(inquiry, tries + 1), failure, &mut repairs),
+                None => inquiry.answer(self.index, Ok(replies)),
+            }
+        }
+        self.requeue(repairs.again);
+        repairs.broken
+    }
+
+    fn answer_takes(&self, takes: Vec<Sent>, reply: Option<Reply>, repairs: &mut Repairs) {
+        let Some(store) = self.store.upgrade() else { return };
+        let (failure, entries) = open(reply);
+        let mut entries = entries.into_iter();
+        for Sent { mut take, counts, .. } in takes {
+            match entries.next() {
+                Some(_) if !counts => {
+                    tracing::info!(node = self.name, lock = %take.claim.name, "locked it again");
+                }
+                Some(entry) => {
+                    let said = read_vote(entry).unwrap_or_else(Said::Failed);
+                    store.vote(&take.claim, take.round, self.index, said);
+                }
+                None if !counts => {}
+                None => {
+                    take.tries += 1;
+                    self.mend(Op::Take(take), failure.clone(), repairs);
+                }
+            }
+        }
+    }
+
+    /// Makes a request again, if that can help, or tells.
+    fn mend(&self, op: Op, failure: Failure, repairs: &mut Repairs) {
+        let tries = match &op {
+            Op::Take(Take { tries, .. }) => *tries,
+            Op::Give(_, tries) | Op::Renew(_, tries) | Op::Ask(_, tries) => *tries,
+            Op::Relock(..) => TRIES_MAX,
+        };
+        match failure.remedy {
+            Remedy::LoadScripts if tries < TRIES_MAX => {
+                self.ask_for_scripts();
+                repairs.again.push(op);
+            }
+            Remedy::Enroll if tries < TRIES_MAX => {
+                self.ask_for_enrolment();
+                repairs.again.push(op);
+            }
+            Remedy::Reconnect => {
+                self.fail_op(op, &failure);
+                repairs.broken = Some(failure);
+            }
+            _ => self.fail_op(op, &failure),
+        }
+    }
+
+    /// A batch was lost on the way.
+    pub(crate) fn fail_batch(&self, batch: Batch, failure: &Failure) {
+        let renewals = batch.renewals.into_iter().map(|(it, tries, _)| Op::Renew(it, tries));
+        let gives = batch.gives.into_iter().map(|(it, tries)| Op::Give(it, tries));
+        let takes = batch.takes.into_iter().filter(|it| it.counts).map(|it| Op::Take(it.take));
+        let inquiries = batch.inquiries.into_iter().map(|(it, tries, _)| Op::Ask(it, tries));
+        renewals
+            .chain(gives)
+            .chain(takes)
+            .chain(inquiries)
+            .for_each(|op| self.fail_op(op, failure));
+    }
+}
+
+/// The entries of a script's answer, and what to tell those for whom there is none.
+fn open(reply: Option<Reply>) -> (Failure, Vec<Reply>) {
+    let nonsense = || Failure::of_nonsense("a decision of another form");
+    let failure = reply.as_ref().and_then(Reply::failure).unwrap_or_else(nonsense);
+    (failure, reply.and_then(|reply| reply.into_list().ok()).unwrap_or_default())
+}
+
+/// Reads one entry of the acquisition script's answer.
+fn read_vote(entry: Reply) -> Result<Said, Failure> {
+    if entry.as_int() == Some(1) {
+        return Ok(Said::Granted);
+    }
+    let nonsense = || Failure::of_nonsense("an acquisition of another form");
+    let fields = entry.into_list().map_err(|_| nonsense())?;
+    let (code, fields) = fields.split_first().ok_or_else(nonsense)?;
+    let number = || {
+        let number = fields.first().and_then(Reply::as_int);
+        number.and_then(|number| u64::try_from(number).ok()).ok_or_else(nonsense)
+    };
+    match code.as_int() {
+        Some(0) => Seen::read(fields).map(Said::Held).ok_or_else(nonsense),
+        Some(1) => number().map(Said::TooLow),
+        Some(2) => number().map(Said::Ahead),
+        Some(3) => number().map(Said::Own),
+        Some(4) => Err(Failure::new(
+            ErrorKind::ForeignKey,
+            "a key of this name is in use for something that is no lock; choose another name or \
+             set the option prefix",
+        )),
+        Some(5) => Err(Failure::new(
+            ErrorKind::CorruptRecord,
+            "the key of the lock's fence does not hold one; repair or delete it",
+        )),
+        _ => Err(nonsense()),
+    }
+}
+
+fn read_renewal(replies: Vec<Reply>, leases: usize) -> Result<Vec<Kept>, Failure> {
+    if let Some(failure) = replies.iter().find_map(Reply::failure) {
+        return Err(failure);
+    }
+    let entries = replies.into_iter().filter_map(|reply| reply.into_list().ok()).flatten();
+    let kept: Option<Vec<Kept>> = entries.map(Kept::read).collect();
+    kept.filter(|kept| kept.len() == leases)
+        .ok_or_else(|| Failure::of_nonsense("a renewal of another form"))
+}
+
+/// The public error of a failure.
+pub(crate) fn to_error(failure: &Failure) -> Error {
+    Error::new(failure.kind, failure.message.clone())
+        .with_retry(failure.retry)
+        .with_backend("redlock")
+}

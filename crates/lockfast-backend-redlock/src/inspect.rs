@@ -1,0 +1,343 @@
+//! Looking at locks: what a quorum of the nodes agrees on is what there is.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_backend_redis::node::{
+    escape_pattern, read_hold, read_label, read_scan, write_client,
+};
+use lockfast_core::{
+    ClientId, Error, HolderView, Label, LockName, LockView, NodeVote, Query, Result, Vote,
+};
+
+use crate::ballot::Said;
+use crate::inquiry::Answer;
+use crate::node::Node;
+use crate::record::{self, Keys, Seen};
+use crate::script;
+use crate::store::{Store, lock};
+use crate::wire::{Failure, Pipeline, Reply};
+
+const SCAN_KEYS: &str = "1000";
+/// How many labels of others are remembered.
+const LABELS_MAX: usize = 10_000;
+/// How many locks one look carries.
+const LOOKS_MAX: usize = 256;
+
+/// What one node shows of a lock.
+#[derive(Clone, Debug, Default)]
+struct Glimpse {
+    seen: Option<Seen>,
+    callers: usize,
+}
+
+/// What the nodes that answered show of a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Sight(Vec<Glimpse>);
+
+impl Sight {
+    /// The hold that a quorum has: the same value on so many nodes, for as long as it will be on
+    /// so many.
+    pub(crate) fn hold(&self, quorum: usize) -> Option<Seen> {
+        let all = || self.0.iter().filter_map(|glimpse| glimpse.seen.as_ref());
+        let same = |seen: &Seen| all().filter(|other| other.value == seen.value).count();
+        let seen = all().find(|seen| same(seen) >= quorum)?;
+        let mut lefts: Vec<Duration> = all()
+            .filter(|other| other.value == seen.value)
+            .map(|seen| seen.left.unwrap_or(Duration::MAX))
+            .collect();
+        lefts.sort_unstable_by(|a, b| b.cmp(a));
+        let left = lefts.get(quorum - 1).copied().filter(|left| *left != Duration::MAX);
+        Some(Seen { left, ..seen.clone() })
+    }
+
+    /// How many wait, as a quorum knows.
+    fn waiting(&self, quorum: usize) -> usize {
+        let mut counts: Vec<usize> = self.0.iter().map(|glimpse| glimpse.callers).collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts.get(quorum - 1).copied().unwrap_or(0)
+    }
+}
+
+impl Store {
+    /// Looks at what is asked for.
+    pub(crate) async fn inspect(self: &Arc<Self>, query: Query) -> Result<Vec<LockView>> {
+        match query {
+            Query::Name(name) => self.view_all(vec![name]).await,
+            Query::Prefix { prefix, after, limit } => self.list(&prefix, after, limit).await,
+        }
+    }
+
+    /// Locks with their holders' labels.
+    async fn view_all(self: &Arc<Self>, names: Vec<LockName>) -> Result<Vec<LockView>> {
+        let quorum = self.config.quorum;
+        let mut views = Vec::with_capacity(names.len());
+        for some in names.chunks(LOOKS_MAX) {
+            let sights = self.look(some.to_vec()).await?;
+            let holds: Vec<Option<Seen>> = sights.iter().map(|sight| sight.hold(quorum)).collect();
+            let clients = holds.iter().flatten().filter_map(Seen::claim).map(|(client, _)| client);
+            let labels = labels(self, clients.collect()).await;
+            for ((name, sight), hold) in some.iter().zip(&sights).zip(holds) {
+                let holder = hold.map(|seen| seen.view(|client| labels.get(client).cloned()));
+                views.push(LockView {
+                    name: name.clone(),
+                    holders: holder.into_iter().collect(),
+                    waiting: sight.waiting(quorum),
+                });
+            }
+        }
+        Ok(views)
+    }
+
+    /// What the nodes show of some locks.
+    pub(crate) async fn look(&self, names: Vec<LockName>) -> Result<Vec<Sight>> {
+        let (asked, prefix) = (names.clone(), self.config.prefix().to_owned());
+        let answers = self
+            .ask_all(move |pipeline| {
+                script::INSPECT.call(pipeline, 2 * asked.len(), 0);
+                for name in &asked {
+                    let keys = Keys { prefix: &prefix, name: name.as_str() };
+                    keys.write_lock(pipeline);
+                    keys.write_aside(pipeline, "callers");
+                }
+            })
+            .await;
+        let answers = self.require_quorum(answers).await?;
+        let mut sights = vec![Sight(Vec::new()); names.len()];
+        for replies in answers {
+            let entries = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
+            for (sight, entry) in sights.iter_mut().zip(entries.unwrap_or_default()) {
+                let fields = entry.into_list().unwrap_or_default();
+                let callers = fields.get(2).and_then(Reply::as_int).unwrap_or(0);
+                let callers = usize::try_from(callers).unwrap_or(0);
+                sight.0.push(Glimpse { seen: Seen::read(&fields), callers });
+            }
+        }
+        Ok(sights)
+    }
+
+    /// The answers, if there are enough.
+    pub(crate) async fn require_quorum(&self, answers: Vec<Answer>) -> Result<Vec<Vec<Reply>>> {
+        let answered = answers.iter().filter(|answer| answer.is_ok()).count();
+        if answered >= self.config.quorum {
+            return Ok(answers.into_iter().filter_map(std::result::Result::ok).collect());
+        }
+        let votes = answers.into_iter().map(|answer| match answer {
+            Ok(_) => Said::Granted,
+            Err(failure) => Said::Failed(failure),
+        });
+        Err(self.no_quorum(votes.collect(), &HashMap::new()))
+    }
+
+    /// The error of a request on which too few nodes agreed.
+    pub(crate) fn no_quorum(&self, votes: Vec<Said>, labels: &HashMap<ClientId, Label>) -> Error {
+        Error::no_quorum(self.config.quorum, self.name_votes(&votes, labels))
+            .with_backend("redlock")
+    }
+
+    /// Votes as people read them.
+    pub(crate) fn name_votes(
+        &self,
+        votes: &[Said],
+        labels: &HashMap<ClientId, Label>,
+    ) -> Vec<NodeVote> {
+        let name = |(node, said): (&Arc<Node>, &Said)| {
+            let vote = match said {
+                Said::Granted | Said::Own(_) => Vote::Granted,
+                Said::TooLow(seen) => match lockfast_core::Fence::new(*seen) {
+                    Ok(seen) => Vote::FenceTooLow { seen },
+                    Err(error) => Vote::Unreachable { why: error.to_string() },
+                },
+                Said::Ahead(_) => Vote::FenceTooHigh,
+                Said::Held(seen) => {
+                    Vote::Held { by: seen.view(|client| labels.get(client).cloned()) }
+                }
+                Said::Failed(failure) => Vote::Unreachable { why: failure.message.clone() },
+                Said::Late(limit) => Vote::Late { limit: *limit },
+                Said::Nothing => {
+                    Vote::Unreachable { why: "not asked, because no quorum could be had".into() }
+                }
+            };
+            NodeVote { node: node.name.clone(), vote }
+        };
+        self.nodes.iter().zip(votes).map(name).collect()
+    }
+
+    /// A lock as those who are refused see it.
+    pub(crate) async fn name_refusal(
+        self: &Arc<Self>,
+        name: &LockName,
+        votes: &[Said],
+    ) -> (LockView, Vec<NodeVote>) {
+        let held = || {
+            votes.iter().filter_map(|said| match said {
+                Said::Held(seen) => Some(seen),
+                _ => None,
+            })
+        };
+        let clients = held().filter_map(Seen::claim).map(|(client, _)| client).collect();
+        let labels = labels(self, clients).await;
+        let same = |seen: &&Seen| held().filter(|other| other.value == seen.value).count();
+        // Whoever has most of the nodes is in the way.
+        let most = held().max_by_key(same);
+        let holders: Vec<HolderView> =
+            most.map(|seen| seen.view(|client| labels.get(client).cloned())).into_iter().collect();
+        // Not every node that was heard before it was decided has heard of all of them yet.
+        let waiting = held().map(|seen| seen.callers).max().unwrap_or(0);
+        let lock = LockView { name: name.clone(), holders, waiting };
+        (lock, self.name_votes(votes, &labels))
+    }
+
+    /// The locks that start with `prefix`. What a quorum has is on one of any N − q + 1 nodes.
+    async fn list(
+        self: &Arc<Self>,
+        prefix: &str,
+        mut after: Option<LockName>,
+        limit: usize,
+    ) -> Result<Vec<LockView>> {
+        let mut views = Vec::new();
+        while views.len() < limit {
+            let wanted = limit - views.len();
+            let mut names = BTreeSet::new();
+            let mut votes = Vec::new();
+            let mut scanned = 0;
+            for node in &self.nodes {
+                if scanned > self.nodes.len() - self.config.quorum {
+                    break;
+                }
+                votes.push(
+                    match self.scan(node, prefix, after.as_ref(), wanted, &mut names).await {
+                        Ok(()) => Said::Granted,
+                        Err(failure) => Said::Failed(failure),
+                    },
+                );
+                scanned += usize::from(votes.last() == Some(&Said::Granted));
+            }
+            if scanned <= self.nodes.len() - self.config.quorum {
+                return Err(self.no_quorum(votes, &HashMap::new()));
+            }
+            let is_all = names.len() < wanted;
+            after = names.last().cloned();
+            let found = self.view_all(names.into_iter().collect()).await?;
+            let is_used = |view: &LockView| !view.holders.is_empty() || view.waiting > 0;
+            views.extend(found.into_iter().filter(is_used));
+            if is_all {
+                break;
+            }
+        }
+        Ok(views)
+    }
+
+    /// Adds the first names that a node has.
+    async fn scan(
+        &self,
+        node: &Node,
+        prefix: &str,
+        after: Option<&LockName>,
+        limit: usize,
+        best: &mut BTreeSet<LockName>,
+    ) -> std::result::Result<(), Failure> {
+        let own = self.config.prefix().to_owned();
+        let pattern = format!("{}*", escape_pattern(&format!("{own}{prefix}")));
+        let mut cursor = "0".to_owned();
+        loop {
+            let (from, pattern) = (cursor.clone(), pattern.clone());
+            let write = move |pipeline: &mut Pipeline| {
+                let parts = ["SCAN", &from, "MATCH", &pattern, "COUNT", SCAN_KEYS];
+                pipeline.all(&[&parts[..], &["TYPE", "string"]].concat());
+            };
+            let (next, keys) = read_scan(self.ask_one(node, write).await?)?;
+            let names: Vec<LockName> = keys
+                .iter()
+                .filter(|key| !key.starts_with(record::RESERVED))
+                .filter_map(|key| LockName::new(key.strip_prefix(own.as_str())?).ok())
+                .filter(|name| after.is_none_or(|after| name > after))
+                .filter(|name| best.len() < limit || best.last().is_some_and(|last| name < last))
+                .collect();
+            for name in self.keep_held(node, names).await? {
+                best.insert(name);
+                if best.len() > limit {
+                    best.pop_last();
+                }
+            }
+            if next == "0" {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
+    /// Those of the names whose value on the node is one of ours.
+    async fn keep_held(
+        &self,
+        node: &Node,
+        names: Vec<LockName>,
+    ) -> std::result::Result<Vec<LockName>, Failure> {
+        if names.is_empty() {
+            return Ok(names);
+        }
+        let (asked, prefix) = (names.clone(), self.config.prefix().to_owned());
+        let replies = self
+            .ask_one(node, move |pipeline| {
+                pipeline.command(1 + asked.len());
+                pipeline.part("MGET");
+                for name in &asked {
+                    Keys { prefix: &prefix, name: name.as_str() }.write_lock(pipeline);
+                }
+            })
+            .await?;
+        let values = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
+        let is_ours = |value: &Reply| value.as_text().and_then(read_hold).is_some();
+        let held = names.into_iter().zip(values.unwrap_or_default());
+        Ok(held.filter(|(_, value)| is_ours(value)).map(|(name, _)| name).collect())
+    }
+}
+
+/// The labels of these clients, as far as they are known.
+pub(crate) async fn labels(
+    store: &Arc<Store>,
+    clients: HashSet<ClientId>,
+) -> HashMap<ClientId, Label> {
+    let mut found = HashMap::with_capacity(clients.len());
+    let mut unknown = Vec::new();
+    {
+        let known = lock(&store.labels);
+        for client in clients {
+            match known.get(&client) {
+                _ if client == store.client => drop(found.insert(client, store.label.clone())),
+                Some(label) => drop(found.insert(client, label.clone())),
+                None => unknown.push(client),
+            }
+        }
+    }
+    if unknown.is_empty() {
+        return found;
+    }
+    let asked = unknown.clone();
+    let answers = store
+        .ask_all(move |pipeline| {
+            pipeline.command(1 + asked.len());
+            pipeline.part("MGET");
+            for client in &asked {
+                pipeline.part_of(&[record::CLIENT_KEY, &write_client(*client)]);
+            }
+        })
+        .await;
+    let mut known = lock(&store.labels);
+    if known.len() > LABELS_MAX {
+        known.clear();
+    }
+    // A label is for people only: any node that knows it will do.
+    for replies in answers.into_iter().flatten() {
+        let values = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
+        for (client, value) in unknown.iter().zip(values.unwrap_or_default()) {
+            let stored = value.as_text().and_then(|value| value.get(record::LINK_CHARS..));
+            if let Some(label) = stored.and_then(read_label) {
+                known.insert(*client, label.clone());
+                found.insert(*client, label);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,51 @@
+//! The store on several Redis servers that do not know each other: a lock is held by whoever a
+//! quorum of them granted it to, with one fencing token.
+//!
+//! `redlock://[user:password@]host[:port],host[:port],…[/database]`
+//!
+//! What is promised and what is not, how it is stored and every option are in the crate's README.
+
+mod answer;
+mod backend;
+mod ballot;
+mod batch;
+mod claim;
+mod clerk;
+mod config;
+mod giving;
+mod inquiry;
+mod inspect;
+mod lobby;
+mod node;
+mod record;
+mod renewal;
+mod revocation;
+mod round;
+mod script;
+mod store;
+mod watcher;
+mod wire;
+
+use std::sync::Arc;
+
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
+
+/// The schemes that this crate serves.
+pub const SCHEMES: &[&str] = &["redlock"];
+
+/// Connects to the servers at `address`, of which a minority may be out of reach.
+///
+/// # Errors
+/// [`ErrorKind::InvalidUrl`](lockfast_core::ErrorKind::InvalidUrl) or
+/// [`ErrorKind::InvalidConfig`](lockfast_core::ErrorKind::InvalidConfig) for an address that
+/// cannot be right, [`ErrorKind::NoQuorum`](lockfast_core::ErrorKind::NoQuorum) when too few
+/// servers can be reached; otherwise whatever is wrong with one of them.
+///
+/// # Cancel safety
+/// Safe: connections that nobody waits for any more are closed again.
+pub fn connect(
+    address: Address,
+    context: ConnectContext,
+) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+    Box::pin(backend::connect(address, context))
+}

@@ -1,0 +1,56 @@
+//! An operator takes a lock away: exactly the hold that a quorum was seen to have, on all nodes.
+
+use std::sync::Arc;
+
+use lockfast_core::{Error, ErrorKind, HolderView, Result, RevokeOutcome, RevokeRequest};
+
+use crate::inspect::labels;
+use crate::record::{Keys, WATCH_KEY};
+use crate::script;
+use crate::store::{Store, check_name};
+use crate::wire::Reply;
+
+impl Store {
+    /// Takes a lock away from its holder.
+    pub(crate) async fn revoke(self: &Arc<Self>, request: RevokeRequest) -> Result<RevokeOutcome> {
+        let RevokeRequest { name, expect_fence, reason } = request;
+        check_name(self.config.prefix(), &name)?;
+        let quorum = self.config.quorum;
+        let sights = self.look(vec![name.clone()]).await.map_err(|it| it.with_lock(&name))?;
+        let Some(seen) = sights.first().and_then(|sight| sight.hold(quorum)) else {
+            return Ok(RevokeOutcome::NotHeld);
+        };
+        let clients = seen.claim().map(|(client, _)| client).into_iter().collect();
+        let labels = labels(self, clients).await;
+        let holder: HolderView = seen.view(|client| labels.get(client).cloned());
+        if expect_fence.is_some() && holder.fence != expect_fence {
+            return Ok(RevokeOutcome::OtherFence(vec![holder]));
+        }
+        let (prefix, lock) = (self.config.prefix().to_owned(), name.clone());
+        let answers = self
+            .ask_all(move |pipeline| {
+                let keys = Keys { prefix: &prefix, name: lock.as_str() };
+                script::REVOKE.call(pipeline, 4, 2);
+                pipeline.part(WATCH_KEY);
+                keys.write_lock(pipeline);
+                keys.write_aside(pipeline, "callers");
+                keys.write_aside(pipeline, "revoked");
+                pipeline.part(&seen.value);
+                pipeline.part(&reason);
+            })
+            .await;
+        let answers = self.require_quorum(answers).await.map_err(|it| it.with_lock(&name))?;
+        let is_gone = |replies: &&Vec<Reply>| replies.first().and_then(Reply::as_int) == Some(1);
+        // With it go all quorums that the holder could still have, as far as can be told.
+        match answers.iter().filter(is_gone).count() {
+            0 => Ok(RevokeOutcome::NotHeld),
+            gone if self.nodes.len() - gone < quorum => Ok(RevokeOutcome::Revoked(vec![holder])),
+            _ => Err(Error::new(
+                ErrorKind::NoQuorum,
+                "it was taken away on too few nodes, so its holder may still have it; try again",
+            )
+            .with_backend("redlock")
+            .with_lock(&name)),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! How servers are spoken to: the connections of the Redis store, one for each node.
+
+pub(crate) use lockfast_backend_redis::node::{
+    Config, Connection, Dialer, Endpoint, Failure, Link, Pipeline, Pump, Remedy, Reply, Script,
+    Traffic, connect, digest, jitter,
+};

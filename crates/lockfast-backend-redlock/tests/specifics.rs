@@ -1,0 +1,307 @@
+//! What is this store's own: one round trip, proposals, votes, calls to those who wait, and the
+//! addresses that are refused.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
+
+mod kit;
+
+use std::time::Duration;
+
+use kit::{
+    Link, Nodes, Setup, Ways, bounded, calls, check_error, connect, eventually, failure, hold,
+    refusal, try_connect, ttl,
+};
+use lockfast::{
+    Attempt, ErrorKind, Fence, Guarantee, Mode, Moment, Options, Released, Vote, WatchKind,
+};
+
+const NAME: &str = "nightly";
+const TTL: Duration = Duration::from_secs(30);
+const SLACK: Duration = Duration::from_secs(2);
+
+/// One round trip: an acquisition and a release of a free lock are one call of a script each on
+/// every node, and the caller waits for one round trip to the nodes and not for two.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_round_trip() {
+    const ROUNDS: u64 = 10;
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let locker = connect(&ways.url_with("")).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    assert!(guard.release().await.is_ok());
+    let before: Vec<u64> = nodes.0.iter().map(calls).collect();
+    for _ in 0..ROUNDS {
+        let guard = hold(&locker, NAME, ttl(TTL)).await;
+        // What is given up before it was ever sent to a slow node is not sent at all.
+        eventually("all have it", SLACK, async || nodes.count_key(NAME) == 3).await;
+        assert!(guard.release().await.is_ok());
+        eventually("all are free", SLACK, async || nodes.count_key(NAME) == 0).await;
+    }
+    for (node, before) in nodes.0.iter().zip(before) {
+        eventually("two calls a cycle", SLACK, async || calls(node) == before + 2 * ROUNDS).await;
+    }
+    let way = Duration::from_millis(100);
+    ways.0.iter().for_each(|it| it.set(Link::Delay(way)));
+    let start = Moment::now();
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let took = Moment::now().since(start);
+    assert!(took >= way && took < way * 4, "took {took:?} with {way:?} each way");
+    ways.0.iter().for_each(|it| it.set(Link::Pass));
+    assert!(guard.release().await.is_ok());
+}
+
+/// P4: a node that has seen a higher fence is proposed a higher one, and so are the others: one
+/// more round trip, and one fence on all nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fence_that_was_seen_is_exceeded() {
+    let nodes = Nodes::start(3);
+    let locker = connect(&nodes.url()).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let ahead = guard.fence().get() + 30_000_000;
+    assert!(guard.release().await.is_ok());
+    let key = format!("lockfast:{{{NAME}}}:fence");
+    for node in &nodes.0[..2] {
+        node.cli(&["SET", &key, &ahead.to_string()]);
+    }
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    assert!(guard.fence().get() > ahead);
+    for node in &nodes.0 {
+        let has = || node.cli(&["GET", NAME]).ends_with(&format!(".{}", guard.fence()));
+        eventually("every node has the fence", SLACK, async || has()).await;
+        assert_eq!(node.cli(&["GET", &key]), guard.fence().to_string());
+    }
+    // The fence outlives the lock by about a day.
+    let left: u64 = nodes.0[0].cli(&["PTTL", &key]).parse().unwrap();
+    assert!((86_400_000..=86_430_000).contains(&left), "{left}");
+    assert!(guard.release().await.is_ok());
+}
+
+/// P4: a floor that no node can have given is refused, and leaves nothing behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_floor_too_far_ahead_is_refused() {
+    let nodes = Nodes::start(3);
+    let locker = connect(&nodes.url()).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let near = Fence::new(guard.fence().get() + 20_000_000).unwrap();
+    let far = Fence::new(guard.fence().get() + 120_000_000).unwrap();
+    assert!(guard.release().await.is_ok());
+    let error = failure(&locker, NAME, ttl(TTL).floor(far)).await;
+    check_error(&error, ErrorKind::InvalidToken, &["more than a minute ahead"]);
+    assert_eq!(nodes.count_key(NAME), 0);
+    let guard = hold(&locker, NAME, ttl(TTL).floor(near)).await;
+    assert!(guard.fence().get() > near.get());
+}
+
+/// P7, P11: a holder that asks twice has one fence, and the lock is seen with its holder, its
+/// fence and those who wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_seen_with_its_holder() {
+    let nodes = Nodes::start(3);
+    let (first, second) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
+    let guard = hold(&first, NAME, ttl(TTL)).await;
+    let mutex = second.mutex(NAME).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
+    eventually("it waits", SLACK, async || {
+        second.inspect(guard.name()).await.unwrap().waiting == 1
+    })
+    .await;
+    let view = second.inspect(guard.name()).await.unwrap();
+    let [holder] = view.holders.as_slice() else { panic!("{view:?}") };
+    assert_eq!(holder.fence, Some(guard.fence()));
+    assert_eq!(holder.mode, Mode::Exclusive);
+    assert!(holder.label.is_some() && holder.remaining <= TTL, "{holder:?}");
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let next = bounded(waiter).await.unwrap();
+    assert!(next.release().await.is_ok());
+}
+
+/// P11: a refusal says what each node said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_lists_the_votes() {
+    let mut nodes = Nodes::start(3);
+    let (first, second) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
+    let guard = hold(&first, NAME, ttl(TTL)).await;
+    eventually("all have it", SLACK, async || nodes.count_key(NAME) == 3).await;
+    let refused = refusal(&second, NAME).await;
+    assert_eq!(refused.votes.len(), 3);
+    let held = refused.votes.iter().filter(|it| matches!(it.vote, Vote::Held { .. })).count();
+    assert!(held >= 2, "{refused}");
+    assert!(refused.to_string().contains("held by"), "{refused}");
+    assert!(guard.release().await.is_ok());
+    nodes.0[1].kill();
+    nodes.0[2].kill();
+    let error = failure(&second, NAME, ttl(TTL)).await;
+    check_error(&error, ErrorKind::NoQuorum, &["2 of 3 nodes must agree", "nobody listens at"]);
+    let [first, second, third] = error.votes() else { panic!("{error}") };
+    assert!(matches!(first.vote, Vote::Granted), "{error}");
+    for vote in [second, third] {
+        assert!(matches!(vote.vote, Vote::Unreachable { .. }), "{error}");
+    }
+    assert_eq!(nodes.count_key(NAME), 0, "what was granted is undone");
+}
+
+/// Shared locks and permits are refused with the reason.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_exclusive_locks() {
+    let nodes = Nodes::start(1);
+    let locker = connect(&nodes.url()).await;
+    for mode in [Mode::Shared, Mode::permit(3).unwrap()] {
+        let lock = locker.lock(NAME, mode).unwrap();
+        let error = bounded(lock.try_acquire()).await.map(|_| ()).unwrap_err();
+        check_error(&error, ErrorKind::Unsupported, &["one holder at a time", "another store"]);
+    }
+    assert_eq!(nodes.count_key(NAME), 0);
+}
+
+/// P10: a release calls one waiter and no herd: with sixteen waiting, a hand-over costs little
+/// more than its release and one acquisition, and whoever only waits asks for nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_wakes_no_herd() {
+    const WAITERS: u64 = 16;
+    let nodes = Nodes::start(3);
+    let lockers = [connect(&nodes.url()).await, connect(&nodes.url()).await];
+    let guard = hold(&lockers[0], NAME, ttl(TTL)).await;
+    let mut waiters = Vec::new();
+    for at in 0..WAITERS {
+        let mutex = lockers[at as usize % 2].mutex(NAME).unwrap();
+        let mutex = mutex.with(ttl(TTL).wait_forever()).unwrap();
+        waiters.push(tokio::spawn(async move {
+            let guard = mutex.acquire().await.unwrap();
+            guard.release().await.unwrap();
+        }));
+    }
+    eventually("all wait", Duration::from_secs(10), async || {
+        lockers[0].inspect(guard.name()).await.unwrap().waiting as u64 == WAITERS
+    })
+    .await;
+    let before = nodes.calls();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let idle = nodes.calls() - before;
+    // One look in five seconds each, on three nodes.
+    assert!(idle <= 2 * 3 * WAITERS / 5, "{idle} calls while nothing happens");
+    let before = nodes.calls();
+    let start = Moment::now();
+    assert!(guard.release().await.is_ok());
+    for waiter in waiters {
+        bounded(waiter).await.unwrap();
+    }
+    let took = Moment::now().since(start);
+    let spent = nodes.calls() - before;
+    let least = 2 * 3 * WAITERS;
+    assert!(spent <= 2 * least, "{spent} calls for {WAITERS} hand-overs, {least} are needed");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+/// A node that has forgotten the scripts is told them again, and nobody notices.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_are_loaded_again() {
+    let nodes = Nodes::start(3);
+    let locker = connect(&nodes.url()).await;
+    nodes.0.iter().for_each(|node| drop(node.cli(&["SCRIPT", "FLUSH"])));
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    nodes.0.iter().for_each(|node| drop(node.cli(&["SCRIPT", "FLUSH"])));
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+}
+
+/// A key of another type, and a fence that is none, are told as what they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_lock_is_told() {
+    let nodes = Nodes::start(3);
+    let locker = connect(&nodes.url()).await;
+    for node in &nodes.0 {
+        node.cli(&["RPUSH", "list", "x"]);
+        node.cli(&["SET", "lockfast:{rubbish}:fence", "x"]);
+    }
+    let error = failure(&locker, "list", ttl(TTL)).await;
+    check_error(&error, ErrorKind::ForeignKey, &["no lock"]);
+    let error = failure(&locker, "rubbish", ttl(TTL)).await;
+    check_error(&error, ErrorKind::CorruptRecord, &["fence"]);
+    let error = failure(&locker, "lockfast:x", ttl(TTL)).await;
+    check_error(&error, ErrorKind::InvalidName, &["Lockfast's own"]);
+}
+
+/// L27, L29, L30 and C47: one server under two names and a replica are refused, an even number
+/// of nodes is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_will_not_do() {
+    let nodes = Nodes::start(2);
+    let port = nodes.0[0].port();
+    let alias = format!("redlock://127.0.0.1:{port},{},localhost:{port}", nodes.0[1].address());
+    let error = try_connect(&alias).await.map(|_| ()).unwrap_err();
+    check_error(&error, ErrorKind::InvalidConfig, &["nodes 1 and 3 are one server"]);
+    let replica = Setup::new().replica_of(&nodes.0[0]).start();
+    let url = format!("{},{}", nodes.url().split('?').next().unwrap(), replica.address());
+    let error = try_connect(&url).await.map(|_| ()).unwrap_err();
+    check_error(&error, ErrorKind::WrongNode, &["is a replica", &replica.address().to_string()]);
+    let even = connect(&nodes.url()).await;
+    assert!(even.profile().because.contains("an even number"), "{:?}", even.profile());
+    assert_eq!(even.profile().guarantee, Guarantee::Efficiency);
+    let one = Nodes::start(1);
+    let alone = connect(&one.url()).await;
+    assert!(!alone.profile().because.contains("an even number"));
+    assert!(hold(&alone, NAME, ttl(TTL)).await.release().await.is_ok());
+}
+
+/// When no quorum can be reached, connecting says so of each node; a minority may be missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_there_when_connecting() {
+    let mut nodes = Nodes::start(3);
+    nodes.0[2].kill();
+    let locker = connect(&nodes.url()).await;
+    assert!(hold(&locker, NAME, ttl(TTL)).await.release().await.is_ok());
+    nodes.0[1].kill();
+    let error = try_connect(&nodes.url()).await.map(|_| ()).unwrap_err();
+    check_error(&error, ErrorKind::NoQuorum, &["2 of 3 nodes must agree"]);
+    for node in &nodes.0[1..] {
+        assert!(error.to_string().contains(&node.address().to_string()), "{error}");
+    }
+    assert_eq!(error.votes().len(), 3);
+    // A node that was missing at first is used when it is there.
+    nodes.0[2].restart();
+    eventually("a quorum again", Duration::from_secs(10), async || {
+        let mutex = locker.mutex(NAME).unwrap().with(ttl(TTL)).unwrap();
+        matches!(mutex.try_acquire().await, Ok(Attempt::Granted(_)))
+    })
+    .await;
+}
+
+/// P11: whoever watches sees what a quorum of nodes did, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_told_once() {
+    let nodes = Nodes::start(3);
+    let (locker, watcher) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
+    let mut events = watcher.watch().await.unwrap();
+    let mut expected = Vec::new();
+    for _ in 0..3 {
+        let guard = hold(&locker, NAME, ttl(TTL)).await;
+        expected.push((WatchKind::Granted, Some(guard.fence())));
+        expected.push((WatchKind::Released, Some(guard.fence())));
+        assert!(guard.release().await.is_ok());
+    }
+    let mut seen = Vec::new();
+    while seen.len() < expected.len() {
+        let event = bounded(events.next()).await.unwrap();
+        seen.push((event.kind, event.fence));
+    }
+    assert_eq!(seen, expected);
+}
+
+/// An encrypted and authenticated connection to each node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passwords_are_sent_and_never_shown() {
+    let nodes = Nodes((0..3).map(|_| Setup::new().password("pass@word").start()).collect());
+    let hosts: Vec<String> = nodes.0.iter().map(|it| it.address().to_string()).collect();
+    let url = |password: &str| format!("redlock://:{password}@{}", hosts.join(","));
+    let locker = connect(&url("pass%40word")).await;
+    assert!(hold(&locker, NAME, ttl(TTL)).await.release().await.is_ok());
+    let error = try_connect(&url("wrong-one")).await.map(|_| ()).unwrap_err();
+    check_error(&error, ErrorKind::Permission, &["does not accept this user and password"]);
+    assert!(!error.to_string().contains("wrong-one"), "{error}");
+    let options = Options::default();
+    assert!(options.check(locker.profile()).is_ok());
+}
