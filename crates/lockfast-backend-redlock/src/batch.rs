@@ -40,6 +40,8 @@ pub(crate) struct Sent {
 /// What one round trip carries, in the order of the commands.
 #[derive(Default)]
 pub(crate) struct Batch {
+    /// When it was sent, in [`lockfast_core::Moment::host_ns`].
+    pub(crate) sent_ns: u64,
     /// Replies that nobody waits for.
     pub(crate) preamble: usize,
     /// Each with the number of its calls.

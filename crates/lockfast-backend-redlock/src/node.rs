@@ -114,6 +114,7 @@ impl Node {
             let failure = self.trouble();
             return self.fail_op(op, &failure);
         }
+        self.pump.get().into_iter().for_each(Pump::attend);
         self.waiting.fetch_add(1, Ordering::Release);
         let was_empty = {
             let mut queue = lock(&self.queue);
@@ -160,8 +161,10 @@ impl Node {
         since != 0 && Moment::now().host_ns().saturating_sub(since) >= duration_ns(limit)
     }
 
-    pub(crate) fn is_idle_now(&self) {
-        self.busy_since_ns.store(0, Ordering::Release);
+    /// A batch was answered or lost. The next one may be on its way already.
+    fn settle(&self, batch: &Batch) {
+        let none = |since| (since == batch.sent_ns).then_some(0);
+        let _ = self.busy_since_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, none);
     }
 
     /// Tells whoever asked that there is no answer.
@@ -328,17 +331,18 @@ impl Traffic for Node {
             return None;
         }
         self.write(&mut batch, &self.dialer.config().prefix, pipeline);
-        self.busy_since_ns.store(Moment::now().host_ns(), Ordering::Release);
+        batch.sent_ns = Moment::now().host_ns();
+        self.busy_since_ns.store(batch.sent_ns, Ordering::Release);
         Some((batch, SILENCE_MAX))
     }
 
     fn answer(&self, batch: Batch, _: Moment, replies: Vec<Reply>) -> Option<Failure> {
-        self.is_idle_now();
+        self.settle(&batch);
         self.distribute(batch, replies)
     }
 
     fn fail(&self, batch: Batch, failure: &Failure) {
-        self.is_idle_now();
+        self.settle(&batch);
         self.go_down(failure);
         self.fail_batch(batch, failure);
     }

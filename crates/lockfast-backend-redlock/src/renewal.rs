@@ -25,6 +25,8 @@ pub(crate) struct Renewal {
     pub(crate) leases: Vec<RenewRequest>,
     /// Their holders as they are written.
     pub(crate) texts: Vec<String>,
+    /// The fences of their holds, where they are known.
+    fences: Vec<Option<u64>>,
     quorum: usize,
     tally: Mutex<Tally>,
 }
@@ -120,7 +122,13 @@ impl Renewal {
     }
 
     /// Takes down what a node said about all leases.
-    pub(crate) fn vote(&self, node: usize, kept: Vec<Kept>) {
+    pub(crate) fn vote(&self, node: usize, mut kept: Vec<Kept>) {
+        for (kept, fence) in kept.iter_mut().zip(&self.fences) {
+            // Another grant of the same holder is not this hold.
+            if matches!(kept, Kept::Renewed(found) if fence.is_some_and(|fence| fence != *found)) {
+                *kept = Kept::Missing { fence_known: true };
+            }
+        }
         let mut tally = lock(&self.tally);
         if let Some(vote) = tally.votes.get_mut(node).filter(|vote| vote.is_none()) {
             *vote = Some(kept);
@@ -155,9 +163,10 @@ impl Store {
         let (asker, answer) = oneshot::channel();
         let shortest = leases.iter().map(|lease| lease.ttl).min().unwrap_or_default();
         let texts = leases.iter().map(|lease| write_holder(lease.holder)).collect();
+        let fences = leases.iter().map(|lease| self.fence_of(lease.holder)).collect();
         let tally = Tally { votes: vec![None; self.nodes.len()], asker: Some(asker) };
         let quorum = self.config.quorum;
-        let renewal = Arc::new(Renewal { leases, texts, quorum, tally: Mutex::new(tally) });
+        let renewal = Arc::new(Renewal { leases, texts, fences, quorum, tally: Mutex::new(tally) });
         let limit = (shortest / 10).clamp(LIMIT_MIN, LIMIT_MAX);
         self.clerk.watch(Pending::Renewal(Arc::clone(&renewal)), Moment::now(), limit);
         {

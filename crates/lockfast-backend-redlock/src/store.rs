@@ -166,6 +166,14 @@ impl Store {
         lock(&self.claims).get(&holder).cloned()
     }
 
+    /// The fence with which a holder has its lock, where that is known.
+    pub(crate) fn fence_of(&self, holder: HolderId) -> Option<u64> {
+        match self.find(holder)?.state().phase {
+            Phase::Held(fence) => Some(fence.get()),
+            _ => None,
+        }
+    }
+
     /// Takes a claim in. Returns what the same holder had asked for before.
     pub(crate) fn remember(&self, claim: &Arc<Claim>) -> Option<Arc<Claim>> {
         lock(&self.claims).insert(claim.holder, Arc::clone(claim))
