@@ -110,6 +110,8 @@ impl Asking<'_> {
             return false;
         }
         (0..LOOK_SPINS).for_each(|_| std::hint::spin_loop());
+        // Another process may need this core to let somebody in.
+        std::thread::yield_now();
         true
     }
 }
