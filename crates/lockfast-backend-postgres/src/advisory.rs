@@ -1,0 +1,308 @@
+//! `mode=advisory`: session locks of the server, so that other programs that use
+//! `pg_advisory_lock` are kept out too. Each has a connection of its own that is never used for
+//! anything else, waits in the server's own queue, and ends with that connection.
+
+mod held;
+mod look;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
+    EventStream, Grant, Guarantee, HolderId, LockView, LossCause, Mode, Moment, Profile, Query,
+    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
+    RevokeRequest, Wait,
+};
+use tokio::sync::oneshot;
+
+use crate::backend::AbortOnDrop;
+use crate::claim::already_held;
+use crate::failure::Failure;
+use crate::migration;
+use crate::store::{closed, lock};
+use crate::wire::Dialer;
+use held::{Held, Taken};
+
+/// A server whose advisory locks are used.
+pub(crate) struct Advisory {
+    pub(crate) dialer: Arc<Dialer>,
+    context: ConnectContext,
+    profile: Profile,
+    holds: Mutex<HashMap<HolderId, Hold>>,
+    waits: AtomicU64,
+}
+
+/// What a holder has here.
+#[derive(Clone)]
+enum Hold {
+    /// It waits under this number; dropping the sender ends that.
+    Waiting {
+        mode: Mode,
+        number: u64,
+        _stop: Arc<oneshot::Sender<()>>,
+    },
+    Held(Arc<Held>),
+}
+
+/// Connects; refused where a pooler would give the lock to somebody else's session.
+pub(crate) async fn connect(
+    dialer: Arc<Dialer>,
+    context: ConnectContext,
+) -> Result<Arc<dyn Backend>> {
+    let runtime = context.runtime.clone();
+    let checking = AbortOnDrop(runtime.spawn({
+        let dialer = Arc::clone(&dialer);
+        async move {
+            let session = dialer.dial().await?;
+            if !session.is_direct {
+                return Err(unsafe_pooler());
+            }
+            migration::ensure(&dialer.config, &session).await
+        }
+    }));
+    checking.await.map_err(|failure| failure.to_error())?;
+    let advisory = Advisory {
+        dialer,
+        context,
+        profile: profile(),
+        holds: Mutex::default(),
+        waits: AtomicU64::new(0),
+    };
+    Ok(Arc::new(Shared(Arc::new(advisory))))
+}
+
+fn unsafe_pooler() -> Failure {
+    Failure::new(
+        ErrorKind::Unsupported,
+        "mode=advisory does not work through a pooler, where another client would get the session \
+         that has the lock; connect to the server itself, or use mode=lease",
+    )
+}
+
+fn profile() -> Profile {
+    Profile {
+        backend: "postgres",
+        guarantee: Guarantee::Efficiency,
+        because: "the server lets go as soon as it ends the session, which the holder may learn \
+                  late",
+        order: Order::Fifo,
+        expiry: Expiry::Session,
+        reach: Reach::Network,
+        fence: FenceSurvival::DataLoss,
+        ttl_min: Duration::from_secs(1),
+    }
+}
+
+impl fmt::Debug for Advisory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Advisory")
+            .field("endpoint", &self.dialer.config.endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Advisory {
+    async fn take(self: Arc<Self>, request: AcquireRequest) -> Result<AcquireOutcome> {
+        let start = Moment::now();
+        let named = |failure: Failure| failure.to_error().with_lock(&request.name);
+        check(&request)?;
+        let earlier = lock(&self.holds).get(&request.holder).cloned();
+        match earlier {
+            Some(Hold::Held(held)) if held.mode == request.mode => {
+                let from = Moment::now();
+                held.ping(&self.dialer).await.map_err(named)?;
+                return Ok(AcquireOutcome::Granted(Grant { fence: held.fence, from }));
+            }
+            Some(Hold::Held(held)) => return Err(named(already_held(request.mode, held.mode))),
+            Some(Hold::Waiting { mode, .. }) if mode != request.mode => {
+                return Err(named(already_held(request.mode, mode)));
+            }
+            // The new request takes the place of the one that waits.
+            Some(Hold::Waiting { .. }) | None => {}
+        }
+        let (stop, stopped) = oneshot::channel();
+        let number = self.waits.fetch_add(1, Ordering::Relaxed);
+        let waiting = Hold::Waiting { mode: request.mode, number, _stop: Arc::new(stop) };
+        lock(&self.holds).insert(request.holder, waiting);
+        let (asker, answer) = oneshot::channel();
+        let me = Arc::clone(&self);
+        let asked = request.clone();
+        let label = self.context.label.clone();
+        self.context.runtime.spawn(async move {
+            let taken = held::take(&me.dialer, &label, &asked, stopped).await;
+            me.settle(&asked, number, taken, asker);
+        });
+        match answer.await.unwrap_or_else(|_| Err(closed())).map_err(named)? {
+            Some(grant) => Ok(AcquireOutcome::Granted(grant)),
+            None => {
+                let view = self.look_at(&request.name).await?;
+                let waited = Moment::now().since(start);
+                Ok(AcquireOutcome::Taken(Refusal { lock: view, waited, votes: Vec::new() }))
+            }
+        }
+    }
+
+    /// Writes down what became of an acquisition and tells whoever asked. What nobody wants is
+    /// closed, and with it the lock is free.
+    fn settle(
+        self: &Arc<Self>,
+        request: &AcquireRequest,
+        number: u64,
+        taken: std::result::Result<Taken, Failure>,
+        asker: oneshot::Sender<std::result::Result<Option<Grant>, Failure>>,
+    ) {
+        let mut holds = lock(&self.holds);
+        let is_present = matches!(holds.get(&request.holder),
+            Some(Hold::Waiting { number: present, .. }) if *present == number);
+        if is_present {
+            holds.remove(&request.holder);
+        }
+        let answer = match taken {
+            Ok(Taken::Held(held, grant)) if is_present && !asker.is_closed() => {
+                let held = Arc::new(held);
+                holds.insert(request.holder, Hold::Held(Arc::clone(&held)));
+                drop(holds);
+                let me = Arc::downgrade(self);
+                let holder = request.holder;
+                let losses = self.context.losses.clone();
+                self.context.runtime.spawn(async move {
+                    held.ended().await;
+                    let Some(me) = me.upgrade() else { return };
+                    let mut holds = lock(&me.holds);
+                    let is_mine = matches!(holds.get(&holder),
+                        Some(Hold::Held(present)) if Arc::ptr_eq(present, &held));
+                    if is_mine {
+                        holds.remove(&holder);
+                        drop(holds);
+                        losses.report(holder, LossCause::SessionEnded);
+                    }
+                });
+                Ok(Some(grant))
+            }
+            Ok(Taken::Held(..)) => Err(closed()),
+            Ok(Taken::ByOthers) => Ok(None),
+            Err(failure) => Err(failure),
+        };
+        let _ = asker.send(answer);
+    }
+
+    async fn give(&self, request: ReleaseRequest) -> Result<ReleaseOutcome> {
+        let hold = lock(&self.holds).remove(&request.holder);
+        match hold {
+            Some(Hold::Held(held)) => {
+                // Closing it would be enough, but then nobody knows when it has happened.
+                let unlocked = held.unlock(&self.dialer).await;
+                held.close();
+                match unlocked {
+                    Ok(true) => Ok(ReleaseOutcome::Released),
+                    _ => Ok(ReleaseOutcome::NotHeld),
+                }
+            }
+            // Dropping its end stops the wait.
+            Some(Hold::Waiting { .. }) | None => Ok(ReleaseOutcome::NotHeld),
+        }
+    }
+
+    async fn renew_one(&self, request: RenewRequest) -> RenewOutcome {
+        let hold = lock(&self.holds).get(&request.holder).cloned();
+        let Some(Hold::Held(held)) = hold else {
+            return RenewOutcome::Lost(LossCause::SessionEnded);
+        };
+        match held.prolong(&self.dialer, request.ttl + request.lock_delay).await {
+            Ok(()) => RenewOutcome::Renewed,
+            // Whether the server still has the session is not known, so it is not trusted.
+            Err(failure) => {
+                tracing::debug!(failure = failure.message, "a session that has a lock is silent");
+                held.close();
+                RenewOutcome::Lost(LossCause::SessionEnded)
+            }
+        }
+    }
+}
+
+fn check(request: &AcquireRequest) -> Result<()> {
+    let unsupported = |message: &str| {
+        let error = Error::new(ErrorKind::Unsupported, message);
+        Err(error.with_backend("postgres").with_lock(&request.name))
+    };
+    if matches!(request.mode, Mode::Permit { .. }) {
+        return unsupported("an advisory lock has no permits; use mode=lease for a semaphore");
+    }
+    if request.detached {
+        return unsupported(
+            "an advisory lock ends with its connection, so it cannot outlive the process; use \
+             mode=lease",
+        );
+    }
+    Ok(())
+}
+
+/// How long a wait may last, if it ends.
+fn patience(wait: Wait) -> Option<Duration> {
+    match wait {
+        Wait::No => Some(Duration::ZERO),
+        Wait::Until(until) => Some(until.remaining(Moment::now())),
+        Wait::Forever => None,
+    }
+}
+
+/// The backend is shared with the tasks that wait.
+#[derive(Debug)]
+struct Shared(Arc<Advisory>);
+
+impl Backend for Shared {
+    fn profile(&self) -> &Profile {
+        &self.0.profile
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<AcquireOutcome>> {
+        Box::pin(Arc::clone(&self.0).take(request))
+    }
+
+    fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
+        Box::pin(async move {
+            // Each has a connection of its own; their statements are under way together.
+            let renewing: Vec<_> = batch
+                .into_iter()
+                .map(|request| {
+                    let me = Arc::clone(&self.0);
+                    self.0.context.runtime.spawn(async move { me.renew_one(request).await })
+                })
+                .collect();
+            let mut outcomes = Vec::with_capacity(renewing.len());
+            for renewal in renewing {
+                let lost = |_| RenewOutcome::Lost(LossCause::SessionEnded);
+                outcomes.push(renewal.await.unwrap_or_else(lost));
+            }
+            Ok(outcomes)
+        })
+    }
+
+    fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {
+        Box::pin(async move {
+            let me = Arc::clone(&self.0);
+            let giving = self.0.context.runtime.spawn(async move { me.give(request).await });
+            giving.await.unwrap_or_else(|_| Err(closed().to_error()))
+        })
+    }
+
+    fn inspect(&self, query: Query) -> BoxFuture<'_, Result<Vec<LockView>>> {
+        Box::pin(self.0.look(query))
+    }
+
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
+        Box::pin(self.0.seize(request))
+    }
+
+    fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
+        Box::pin(async {
+            let message = "the server does not tell of its advisory locks; use mode=lease to watch";
+            Err(Error::new(ErrorKind::Unsupported, message).with_backend("postgres"))
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! One advisory lock and the connection that it lives in.
+
+use std::pin::pin;
+use std::sync::Mutex;
+use std::task::Poll;
+use std::time::Duration;
+
+use lockfast_core::{AcquireRequest, ErrorKind, Fence, Grant, Label, LockName, Mode, Moment};
+use tokio::sync::{Notify, oneshot};
+use tokio_postgres::types::Type;
+
+use super::patience;
+use crate::claim::read_fence;
+use crate::failure::Failure;
+use crate::store::{closed, lock};
+use crate::wire::{Dialer, Param, Session, get};
+
+/// A name that is a whole number is that key; any other has the key that SQL gives it, so that
+/// other programs can use the same.
+pub(super) const KEY: &str =
+    "CASE WHEN $1 ~ '^-?[0-9]{1,18}$' THEN $1::bigint ELSE hashtextextended($1, 0) END";
+
+/// A lock that we have.
+pub(crate) struct Held {
+    /// Absent once it is closed.
+    session: Mutex<Option<std::sync::Arc<Session>>>,
+    ended: Notify,
+    name: LockName,
+    pub(crate) mode: Mode,
+    pub(crate) fence: Fence,
+}
+
+/// What became of an acquisition.
+pub(super) enum Taken {
+    Held(Held, Grant),
+    ByOthers,
+}
+
+/// Takes a lock on a new connection, waiting in the server's queue until `stopped`.
+pub(super) async fn take(
+    dialer: &Dialer,
+    label: &Label,
+    request: &AcquireRequest,
+    stopped: oneshot::Receiver<()>,
+) -> Result<Taken, Failure> {
+    let limit = dialer.config.request_timeout;
+    let session = dialer.dial().await?;
+    if !session.is_direct {
+        return Err(super::unsafe_pooler());
+    }
+    let lease = request.ttl + request.lock_delay;
+    session.execute(&settings(label, lease), limit).await?;
+    let shared = if request.mode == Mode::Shared { "_shared" } else { "" };
+    let name = request.name.as_str();
+    let params: [Param<'_>; 1] = [(&name, Type::TEXT)];
+    let patience = patience(request.wait);
+    let sent = Moment::now();
+    let statement = format!("SELECT pg_try_advisory_lock{shared}({KEY})");
+    let rows = session.ask(&statement, &params, limit).await?;
+    let mut is_held = rows.first().map_or(Ok(false), |row| get(row, 0))?;
+    let mut from = sent;
+    if !is_held && patience != Some(Duration::ZERO) {
+        let statement = format!("SELECT pg_advisory_lock{shared}({KEY})");
+        let waiting = session.client.query_typed(&statement, &params);
+        is_held = wait(&session, waiting, patience, stopped).await?;
+        // It was ours from some moment before the answer; the connection was alive until then.
+        from = Moment::now().before(limit.min(request.ttl / 4));
+    }
+    if !is_held {
+        return Ok(Taken::ByOthers);
+    }
+    let statement = format!("SELECT {}.raise_fence($1, $2)", dialer.config.schema);
+    let floor = request.floor.map(|floor| i64::try_from(floor.get()).unwrap_or(i64::MAX));
+    let params: [Param<'_>; 2] = [(&name, Type::TEXT), (&floor, Type::INT8)];
+    let rows = session.ask(&statement, &params, limit).await?;
+    let number: Option<i64> = rows.first().map_or(Ok(None), |row| get(row, 0))?;
+    let Some(number) = number else {
+        return Err(Failure::new(
+            ErrorKind::InvalidToken,
+            "the floor is more than a minute ahead of the server's clock, so it is not a fence \
+             that this server gave",
+        ));
+    };
+    let fence = read_fence(Some(number))?;
+    let held = Held {
+        session: Mutex::new(Some(std::sync::Arc::new(session))),
+        ended: Notify::new(),
+        name: request.name.clone(),
+        mode: request.mode,
+        fence,
+    };
+    Ok(Taken::Held(held, Grant { fence, from }))
+}
+
+/// Waits for the server, for as long as it is wanted. A statement that is given up is cancelled,
+/// so that the session leaves the queue.
+async fn wait<T>(
+    session: &Session,
+    waiting: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    patience: Option<Duration>,
+    stopped: oneshot::Receiver<()>,
+) -> Result<bool, Failure> {
+    let mut waiting = pin!(waiting);
+    let mut stopped = pin!(stopped);
+    let mut timer = pin!(tokio::time::sleep(patience.unwrap_or(Duration::from_secs(86_400 * 365))));
+    let outcome = std::future::poll_fn(|context| {
+        if let Poll::Ready(result) = waiting.as_mut().poll(context) {
+            let result = result.map_err(|error| Failure::of_driver(&session.endpoint, &error));
+            return Poll::Ready(Some(result.map(|_| true)));
+        }
+        if stopped.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(closed())));
+        }
+        timer.as_mut().poll(context).map(|()| None)
+    })
+    .await;
+    if !matches!(outcome, Some(Ok(_))) {
+        session.cancel().await;
+    }
+    outcome.unwrap_or(Ok(false))
+}
+
+/// Lets the server notice that we are gone, but not before we have noticed ourselves; and says
+/// who we are.
+fn settings(label: &Label, lease: Duration) -> String {
+    let mut who = format!("lockfast {} {} {}", label.pid, label.host, label.program);
+    who.retain(|c| c != '\'' && c != '\\');
+    format!(
+        "SET application_name = '{who}'; SET statement_timeout = 0; SET lock_timeout = 0; {}",
+        keepalive(lease)
+    )
+}
+
+fn keepalive(lease: Duration) -> String {
+    let seconds = lease.as_secs() + 2;
+    format!(
+        "SET tcp_keepalives_idle = {seconds}; SET tcp_user_timeout = {}",
+        seconds.saturating_mul(1000).min(2_000_000_000)
+    )
+}
+
+impl Held {
+    fn session(&self) -> Result<std::sync::Arc<Session>, Failure> {
+        lock(&self.session).clone().ok_or_else(closed)
+    }
+
+    /// Whether the session still answers.
+    pub(super) async fn ping(&self, dialer: &Dialer) -> Result<(), Failure> {
+        self.session()?.execute("", dialer.config.request_timeout).await
+    }
+
+    /// The same, and the server waits for so long before it takes us for dead.
+    pub(super) async fn prolong(&self, dialer: &Dialer, lease: Duration) -> Result<(), Failure> {
+        self.session()?.execute(&keepalive(lease), dialer.config.request_timeout).await
+    }
+
+    pub(super) async fn unlock(&self, dialer: &Dialer) -> Result<bool, Failure> {
+        let shared = if self.mode == Mode::Shared { "_shared" } else { "" };
+        let statement = format!("SELECT pg_advisory_unlock{shared}({KEY})");
+        let name = self.name.as_str();
+        let params: [Param<'_>; 1] = [(&name, Type::TEXT)];
+        let session = self.session()?;
+        let rows = session.ask(&statement, &params, dialer.config.request_timeout).await?;
+        rows.first().map_or(Ok(false), |row| get(row, 0))
+    }
+
+    /// Ends the session, and with it whatever it has.
+    pub(super) fn close(&self) {
+        drop(lock(&self.session).take());
+        self.ended.notify_one();
+    }
+
+    /// Returns when the session has ended.
+    pub(super) async fn ended(&self) {
+        let Ok(session) = self.session() else { return };
+        let watch = session.watch_end();
+        drop(session);
+        let mut watch = pin!(watch);
+        let mut closed = pin!(self.ended.notified());
+        std::future::poll_fn(|context| match closed.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => watch.as_mut().poll(context),
+        })
+        .await;
+    }
+}

@@ -1,0 +1,159 @@
+//! Looking at advisory locks, which the server shows to everybody: who has one, who waits. Names
+//! are known only of those whose fence was raised.
+
+use std::time::{Duration, SystemTime};
+
+use lockfast_core::{
+    Fence, HolderView, Label, LockName, LockView, Mode, Query, Result, RevokeOutcome, RevokeRequest,
+};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::Advisory;
+use super::held::KEY;
+use crate::backend::AbortOnDrop;
+use crate::claim::read_fence;
+use crate::failure::Failure;
+use crate::wire::{Dialer, Param, Session, get};
+
+/// One lock: its sessions, and the fence that was given last.
+async fn sessions(
+    dialer: &Dialer,
+    session: &Session,
+    name: &LockName,
+) -> Result<Vec<Row>, Failure> {
+    let statement = format!(
+        "SELECT l.granted, l.mode = 'ShareLock', l.pid, a.application_name, \
+           (extract(epoch FROM a.backend_start) * 1000000)::bigint, {schema}.last_fence($1) \
+         FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid, \
+           (SELECT {KEY} AS key) k \
+         WHERE l.locktype = 'advisory' AND l.objsubid = 1 \
+           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+           AND (l.classid::bigint << 32 | l.objid::bigint) = k.key",
+        schema = dialer.config.schema
+    );
+    let name = name.as_str();
+    let params: [Param<'_>; 1] = [(&name, Type::TEXT)];
+    session.ask(&statement, &params, dialer.config.request_timeout).await
+}
+
+fn read_view(name: &LockName, rows: &[Row]) -> Result<LockView, Failure> {
+    let mut view = LockView { name: name.clone(), holders: Vec::new(), waiting: 0 };
+    for row in rows {
+        if !get::<bool>(row, 0)? {
+            view.waiting += 1;
+            continue;
+        }
+        let is_shared: bool = get(row, 1)?;
+        let who: Option<&str> = get(row, 3)?;
+        let since_us: Option<i64> = get(row, 4)?;
+        let label = who.and_then(read_label);
+        let fence: Option<i64> = get(row, 5)?;
+        let since = u64::try_from(since_us.unwrap_or(0)).unwrap_or(0);
+        view.holders.push(HolderView {
+            // A program that is not Lockfast has no fence.
+            fence: fence.filter(|_| label.is_some()).and_then(|it| read_fence(Some(it)).ok()),
+            label,
+            mode: if is_shared { Mode::Shared } else { Mode::Exclusive },
+            since: SystemTime::UNIX_EPOCH + Duration::from_micros(since),
+            // It lasts as long as its connection.
+            remaining: Duration::ZERO,
+        });
+    }
+    Ok(view)
+}
+
+fn read_label(who: &str) -> Option<Label> {
+    let mut words = who.strip_prefix("lockfast ")?.splitn(3, ' ');
+    let pid = words.next()?.parse().ok()?;
+    let host = words.next()?.to_owned();
+    Some(Label { program: words.next()?.to_owned(), host, pid, text: None })
+}
+
+impl Advisory {
+    pub(super) async fn look_at(&self, name: &LockName) -> Result<LockView> {
+        let views = self.look(Query::Name(name.clone())).await?;
+        views.into_iter().next().ok_or_else(|| Failure::of_nonsense("no lock").to_error())
+    }
+
+    /// Looks on a connection of its own, which those that have locks are not used for.
+    pub(super) async fn look(&self, query: Query) -> Result<Vec<LockView>> {
+        let dialer = std::sync::Arc::clone(&self.dialer);
+        let looking = self.context.runtime.spawn(async move {
+            let session = dialer.dial().await?;
+            let (names, limit) = match query {
+                Query::Name(name) => (vec![name], usize::MAX),
+                Query::Prefix { prefix, after, limit } => {
+                    (find(&dialer, &session, &prefix, after.as_ref()).await?, limit)
+                }
+            };
+            let is_list = limit != usize::MAX;
+            let mut views = Vec::new();
+            for name in names {
+                let view = read_view(&name, &sessions(&dialer, &session, &name).await?)?;
+                if !is_list || view.waiting > 0 || !view.holders.is_empty() {
+                    views.push(view);
+                }
+                if views.len() >= limit {
+                    break;
+                }
+            }
+            Ok(views)
+        });
+        AbortOnDrop(looking).await.map_err(|failure: Failure| failure.to_error())
+    }
+
+    /// Ends the sessions that have a lock. Their holders learn it from the end of the connection.
+    pub(super) async fn seize(&self, request: RevokeRequest) -> Result<RevokeOutcome> {
+        let dialer = std::sync::Arc::clone(&self.dialer);
+        let seizing = self.context.runtime.spawn(async move {
+            let session = dialer.dial().await?;
+            let rows = sessions(&dialer, &session, &request.name).await?;
+            let view = read_view(&request.name, &rows)?;
+            if view.holders.is_empty() {
+                return Ok(RevokeOutcome::NotHeld);
+            }
+            let has = |fence: Fence| view.holders.iter().any(|it| it.fence == Some(fence));
+            if request.expect_fence.is_some_and(|expected| !has(expected)) {
+                return Ok(RevokeOutcome::OtherFence(view.holders));
+            }
+            for row in &rows {
+                if get(row, 0)? {
+                    let pid: i32 = get(row, 2)?;
+                    let params: [Param<'_>; 1] = [(&pid, Type::INT4)];
+                    let limit = dialer.config.request_timeout;
+                    session.ask("SELECT pg_terminate_backend($1)", &params, limit).await?;
+                }
+            }
+            Ok(RevokeOutcome::Revoked(view.holders))
+        });
+        AbortOnDrop(seizing).await.map_err(|failure: Failure| failure.to_error())
+    }
+}
+
+async fn find(
+    dialer: &Dialer,
+    session: &Session,
+    prefix: &str,
+    after: Option<&LockName>,
+) -> Result<Vec<LockName>, Failure> {
+    let statement = format!("SELECT {}.advisory_names($1, $2)", dialer.config.schema);
+    let after = after.map(LockName::as_str);
+    let params: [Param<'_>; 2] = [(&prefix, Type::TEXT), (&after, Type::TEXT)];
+    let rows = session.ask(&statement, &params, dialer.config.request_timeout).await?;
+    let name = |row| LockName::new(get::<&str>(row, 0)?).map_err(Failure::of_nonsense);
+    rows.iter().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_it() {
+        let label = read_label("lockfast 7 host my program").unwrap();
+        assert_eq!((label.pid, label.host.as_str()), (7, "host"));
+        assert_eq!(label.program, "my program");
+        assert!(read_label("psql").is_none());
+    }
+}

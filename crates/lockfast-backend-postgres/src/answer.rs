@@ -1,0 +1,192 @@
+//! What the server says finds the one whom it concerns.
+
+use lockfast_core::{Grant, LossCause, Moment, ReleaseOutcome};
+
+use crate::batch::{Asker, Batch, Op, Purpose, Renew, Renewal, Take};
+use crate::claim::{Admission, Answer};
+use crate::failure::{Failure, Remedy};
+use crate::inspect::read_label;
+use crate::store::Store;
+use crate::wire::get;
+
+/// The server's answer to a batch: one entry for each line.
+pub(crate) struct Reply {
+    codes: Vec<i16>,
+    numbers: Vec<Option<i64>>,
+    /// Absent when there is nothing to say about any.
+    notes: Option<Vec<Option<String>>>,
+    now_us: i64,
+}
+
+impl Reply {
+    pub(crate) fn read(row: &tokio_postgres::Row) -> Result<Self, Failure> {
+        Ok(Self {
+            codes: get(row, 0)?,
+            numbers: get(row, 1)?,
+            notes: get(row, 2)?,
+            now_us: get(row, 3)?,
+        })
+    }
+
+    fn note(&self, at: usize) -> Option<&str> {
+        self.notes.as_ref()?.get(at)?.as_deref()
+    }
+}
+
+impl Store {
+    /// Hands out the answers to a batch.
+    pub(crate) fn distribute(&self, mut batch: Batch, sent: Moment, reply: &Reply) {
+        let lines = std::mem::take(&mut batch.lines);
+        if reply.codes.len() != lines.len() || reply.numbers.len() != lines.len() {
+            let failure = Failure::of_nonsense("too few lines");
+            batch.into_ops().for_each(|op| self.fail_op(op, &failure));
+            return;
+        }
+        let mut renewals: Vec<(usize, Vec<Option<Renewal>>)> = Vec::new();
+        for (at, line) in lines.into_iter().enumerate() {
+            let (code, number, note) = (reply.codes[at], reply.numbers[at], reply.note(at));
+            if let Some(Op::Renew(renew)) = &batch.ops[line.op] {
+                let found = renewals.iter_mut().find(|(op, _)| *op == line.op);
+                let outcomes = match found {
+                    Some((_, outcomes)) => outcomes,
+                    None => {
+                        renewals.push((line.op, vec![None; renew.leases.len()]));
+                        let Some((_, outcomes)) = renewals.last_mut() else { continue };
+                        outcomes
+                    }
+                };
+                outcomes[line.lease] = read_renewal(code, note);
+                continue;
+            }
+            match batch.ops[line.op].take() {
+                Some(Op::Take(take)) => {
+                    match Admission::read(&take.claim, code, number, note, reply.now_us) {
+                        Ok(admission) => self.admit(take, admission, sent),
+                        Err(failure) => self.fail_op(Op::Take(take), &failure),
+                    }
+                }
+                Some(Op::Give(give)) => {
+                    let outcome = match code {
+                        1 => ReleaseOutcome::Released,
+                        _ => ReleaseOutcome::NotHeld,
+                    };
+                    give.asker.into_iter().for_each(|asker| drop(asker.send(Ok(outcome.clone()))));
+                }
+                _ => {}
+            }
+        }
+        for (op, outcomes) in renewals {
+            let Some(Op::Renew(renew)) = batch.ops[op].take() else { continue };
+            answer_renew(renew, outcomes);
+        }
+    }
+
+    fn admit(&self, take: Take, admission: Admission, sent: Moment) {
+        let Take { claim, purpose, .. } = take;
+        let askers = match (purpose, &admission) {
+            (Purpose::First(asker), Admission::Waiting(place)) => {
+                if asker.is_closed() {
+                    self.undo(&claim);
+                } else {
+                    let early = self.lobby.enter(claim, asker, *place, sent);
+                    self.expects_mail.notify_one();
+                    early.into_iter().for_each(|offer| self.take_offer(&offer));
+                }
+                return;
+            }
+            (_, Admission::Waiting(place)) => {
+                return self.lobby.stay(claim.holder, *place, sent);
+            }
+            (Purpose::First(asker), _) => vec![asker],
+            // When the waiter is gone, a push was faster, or its caller gave up and releases it.
+            (_, _) => self.lobby.take(claim.holder).map_or_else(Vec::new, |waiter| waiter.askers),
+        };
+        match admission {
+            Admission::Waiting(_) => {}
+            Admission::Taken(view) => {
+                tell_all(askers, &Answer::Taken(view));
+            }
+            Admission::Granted(fence) => {
+                tell_all(askers, &Answer::Granted(Grant { fence, from: sent }));
+            }
+        }
+    }
+
+    /// A batch could not be asked. Returns why the connection is of no use any more, if it is not.
+    pub(crate) fn recover(&self, ops: Vec<Op>, failure: Failure) -> Option<Failure> {
+        match failure.remedy {
+            Remedy::Tell if ops.len() > 1 => {
+                self.separate(ops);
+                return None;
+            }
+            Remedy::Tell => {
+                ops.into_iter().for_each(|op| self.fail_op(op, &failure));
+                return None;
+            }
+            Remedy::TellAndReconnect => {
+                ops.into_iter().for_each(|op| self.fail_op(op, &failure));
+                return Some(failure);
+            }
+            Remedy::Enrol => self.ask_for_enrolment(),
+            Remedy::Repeat | Remedy::Reconnect => {}
+        }
+        let mut again = Vec::new();
+        for mut op in ops {
+            match op.try_again() {
+                true => again.push(op),
+                false => self.fail_op(op, &failure),
+            }
+        }
+        self.requeue(again);
+        (failure.remedy == Remedy::Reconnect).then_some(failure)
+    }
+
+    /// Tells whoever asked that there is no answer.
+    pub(crate) fn fail_op(&self, op: Op, failure: &Failure) {
+        match op {
+            Op::Take(Take { purpose: Purpose::First(asker), .. }) => {
+                drop(asker.send(Err(failure.clone())));
+            }
+            Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
+                self.lobby.miss(claim.holder, failure);
+            }
+            Op::Take(Take { claim, purpose: Purpose::Last, .. }) => {
+                let waiter = self.lobby.take(claim.holder);
+                for asker in waiter.into_iter().flat_map(|waiter| waiter.askers) {
+                    drop(asker.send(Err(failure.clone())));
+                }
+            }
+            Op::Give(give) => {
+                give.asker.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
+            }
+            Op::Renew(renew) => drop(renew.asker.send(Err(failure.clone()))),
+            Op::Plain(plain) => drop(plain.asker.send(Err(failure.clone()))),
+        }
+    }
+}
+
+fn read_renewal(code: i16, note: Option<&str>) -> Option<Renewal> {
+    Some(match code {
+        0 => Renewal::Lost(LossCause::Forgotten),
+        1 => Renewal::Renewed,
+        2 => Renewal::Lost(LossCause::Revoked { reason: note.unwrap_or_default().to_owned() }),
+        3 => {
+            let fields: Vec<&str> = note.unwrap_or_default().split('\t').collect();
+            let by = read_label(&fields).map(|label| label.to_string());
+            Renewal::Lost(LossCause::Taken { by })
+        }
+        _ => return None,
+    })
+}
+
+fn answer_renew(renew: Renew, outcomes: Vec<Option<Renewal>>) {
+    let outcomes: Option<Vec<_>> = outcomes.into_iter().collect();
+    let nonsense = || Failure::of_nonsense("a renewal of another form");
+    drop(renew.asker.send(outcomes.ok_or_else(nonsense)));
+}
+
+/// Gives the same answer to all who asked the same. Returns whether anybody was there.
+pub(crate) fn tell_all(askers: Vec<Asker<Answer>>, answer: &Answer) -> bool {
+    // Not `any`: everybody is told.
+    askers.into_iter().filter_map(|asker| asker.send(Ok(answer.clone())).ok()).count() > 0
+}

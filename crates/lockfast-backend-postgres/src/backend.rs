@@ -1,0 +1,293 @@
+//! The store as the lease engine sees it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
+    EventStream, Guarantee, HolderId, LockName, LockView, Moment, Profile, Query, Refusal,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
+    RevokeRequest,
+};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinHandle};
+
+use crate::batch::{Give, LOCKS_MAX, Op, Purpose, Renew, Renewal, Take, Value};
+use crate::claim::{self, Answer, Claim};
+use crate::config::{Config, StoreMode};
+use crate::failure::Failure;
+use crate::inspect::read_view;
+use crate::link::Link;
+use crate::store::{Store, closed};
+use crate::wire::{Dialer, get, jitter};
+use crate::{listener, migration, watcher};
+
+/// How often what nobody uses is removed, and how old it must be.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const IDLE_US: i64 = 60_000_000;
+
+/// A connection to a database.
+struct Postgres {
+    store: Arc<Store>,
+    profile: Profile,
+    /// What runs in the background as long as this is there.
+    tasks: Vec<AbortHandle>,
+}
+
+/// Connects to the database at `address`.
+pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result<Arc<dyn Backend>> {
+    let named = |failure: Failure| failure.to_error();
+    let config = Config::read(&address)?;
+    let mode = config.mode;
+    let dialer = Arc::new(Dialer::new(config).map_err(named)?);
+    let runtime = context.runtime.clone();
+    // Everything below needs the runtime that drives the connections.
+    let opening = match mode {
+        StoreMode::Lease => runtime.spawn(open(dialer, context)),
+        StoreMode::Advisory => return crate::advisory::connect(dialer, context).await,
+    };
+    AbortOnDrop(opening).await.map_err(named)
+}
+
+async fn open(
+    dialer: Arc<Dialer>,
+    context: ConnectContext,
+) -> std::result::Result<Arc<dyn Backend>, Failure> {
+    let runtime = context.runtime.clone();
+    let session = dialer.dial().await?;
+    migration::ensure(&dialer.config, &session).await?;
+    let is_direct = session.is_direct;
+    let store = Store::new(dialer, context);
+    let listening = match listener::connect(&store, is_direct).await? {
+        Some(mut listening) => {
+            listener::check(&store, &session, &mut listening).await?;
+            Some(listening)
+        }
+        None => {
+            tracing::info!("a pooler is in the way, so messages are read from a table");
+            store.set_by_mail(true);
+            None
+        }
+    };
+    let link = Link::enrol(&store, session).await?;
+    let mut tasks = vec![
+        runtime.spawn(link.run(Arc::clone(&store))).abort_handle(),
+        runtime.spawn(Arc::clone(&store).tend_lobby()).abort_handle(),
+        runtime.spawn(listener::read_mail(Arc::clone(&store))).abort_handle(),
+        runtime.spawn(sweep(Arc::clone(&store))).abort_handle(),
+    ];
+    if let Some(session) = listening {
+        let listening = listener::run(Arc::clone(&store), session);
+        tasks.push(runtime.spawn(listening).abort_handle());
+    }
+    Ok(Arc::new(Postgres { store, profile: profile(), tasks }))
+}
+
+/// Removes what nobody uses, now and then.
+async fn sweep(store: Arc<Store>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY.mul_f64(0.5 + jitter())).await;
+        let values = vec![store.client_value(), Value::Number(IDLE_US)];
+        // What fails now is tried again.
+        let _ = store.ask("SELECT {schema}.sweep($1, $2)", values).await;
+    }
+}
+
+/// A task that ends when nobody waits for it any more.
+pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<T> Future for AbortOnDrop<std::result::Result<T, Failure>> {
+    type Output = std::result::Result<T, Failure>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        std::pin::Pin::new(&mut self.0).poll(context).map(|joined| {
+            joined.unwrap_or_else(|error| {
+                Err(Failure::new(
+                    ErrorKind::Internal,
+                    format!("the keeper's runtime ended: {error}"),
+                ))
+            })
+        })
+    }
+}
+
+fn profile() -> Profile {
+    Profile {
+        backend: "postgres",
+        guarantee: Guarantee::Correctness,
+        because: "one server decides and writes every grant to disk before it is told",
+        order: Order::Fifo,
+        expiry: Expiry::Ttl,
+        reach: Reach::Network,
+        fence: FenceSurvival::DataLoss,
+        ttl_min: Duration::from_millis(100),
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres")
+            .field("endpoint", &self.store.config().endpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Postgres {
+    async fn take(&self, request: AcquireRequest) -> Result<AcquireOutcome> {
+        let start = Moment::now();
+        let claim = Arc::new(self.make_claim(request)?);
+        let (asker, answer) = oneshot::channel();
+        let purpose = Purpose::First(asker);
+        self.store.submit(Op::Take(Take { claim: Arc::clone(&claim), purpose, tries: 0 }));
+        match receive(answer).await.map_err(|error| error.with_lock(&claim.name))? {
+            Answer::Granted(grant) => Ok(AcquireOutcome::Granted(grant)),
+            Answer::Taken(lock) => {
+                let waited = Moment::now().since(start);
+                Ok(AcquireOutcome::Taken(Refusal { lock, waited, votes: Vec::new() }))
+            }
+        }
+    }
+
+    /// A claim; one whose holder waits already in the same way joins it.
+    fn make_claim(&self, request: AcquireRequest) -> Result<Claim> {
+        let call = match self.store.lobby.find(request.holder) {
+            Some(earlier) if earlier.mode != request.mode => {
+                let failure = claim::already_held(request.mode, earlier.mode);
+                return Err(failure.to_error().with_lock(&request.name));
+            }
+            Some(earlier) => earlier.call,
+            None => self.store.next_call(),
+        };
+        Ok(Claim::new(request, call))
+    }
+
+    async fn give(&self, name: LockName, holder: HolderId) -> Result<ReleaseOutcome> {
+        // Whoever still waits for it is told that it is over.
+        drop(self.store.lobby.take(holder));
+        let (asker, answer) = oneshot::channel();
+        let lock = name.clone();
+        self.store.submit(Op::Give(Give { name, holder, asker: Some(asker), tries: 0 }));
+        receive(answer).await.map_err(|error| error.with_lock(&lock))
+    }
+
+    async fn renew_some(&self, leases: Arc<[RenewRequest]>) -> Result<Vec<RenewOutcome>> {
+        let (asker, answer) = oneshot::channel();
+        self.store.submit(Op::Renew(Renew { leases, asker, tries: 0 }));
+        let outcome = |renewal| match renewal {
+            Renewal::Renewed => RenewOutcome::Renewed,
+            Renewal::Lost(cause) => RenewOutcome::Lost(cause),
+        };
+        Ok(receive(answer).await?.into_iter().map(outcome).collect())
+    }
+
+    async fn look(&self, query: Query) -> Result<Vec<LockView>> {
+        let named = |failure: Failure| failure.to_error();
+        let nonsense = || Failure::of_nonsense("a lock of another form").to_error();
+        match query {
+            Query::Name(name) => {
+                let values = vec![Value::Text(name.as_str().to_owned())];
+                let rows = self.store.ask("SELECT {schema}.inspect($1)", values).await;
+                let rows = rows.map_err(named)?;
+                let text: String =
+                    rows.first().map(|row| get(row, 0)).ok_or_else(nonsense)?.map_err(named)?;
+                Ok(vec![read_view(&name, &text).ok_or_else(nonsense)?])
+            }
+            Query::Prefix { prefix, after, limit } => {
+                let values = vec![
+                    Value::Text(prefix),
+                    Value::OptionalText(after.map(|after| after.as_str().to_owned())),
+                    Value::Number(i64::try_from(limit).unwrap_or(i64::MAX)),
+                ];
+                let statement = "SELECT name, seen FROM {schema}.list($1, $2, $3)";
+                let rows = self.store.ask(statement, values).await.map_err(named)?;
+                let view = |row| {
+                    let name = LockName::new(get::<&str>(row, 0).map_err(named)?)?;
+                    let seen: &str = get(row, 1).map_err(named)?;
+                    read_view(&name, seen).ok_or_else(nonsense)
+                };
+                rows.iter().map(view).collect()
+            }
+        }
+    }
+
+    async fn seize(&self, request: RevokeRequest) -> Result<RevokeOutcome> {
+        let named = |failure: Failure| failure.to_error().with_lock(&request.name);
+        let nonsense = || Failure::of_nonsense("a revocation of another form").to_error();
+        let fence =
+            request.expect_fence.map(|fence| i64::try_from(fence.get()).unwrap_or(i64::MAX));
+        let values = vec![
+            Value::Text(request.name.as_str().to_owned()),
+            Value::OptionalNumber(fence),
+            Value::Text(request.reason.clone()),
+        ];
+        let statement = "SELECT code, seen FROM {schema}.revoke($1, $2, $3)";
+        let rows = self.store.ask(statement, values).await.map_err(named)?;
+        let row = rows.first().ok_or_else(nonsense)?;
+        let code: i16 = get(row, 0).map_err(named)?;
+        let seen: &str = get(row, 1).map_err(named)?;
+        let holders = read_view(&request.name, seen).ok_or_else(nonsense)?.holders;
+        Ok(match code {
+            0 => RevokeOutcome::NotHeld,
+            1 => RevokeOutcome::Revoked(holders),
+            _ => RevokeOutcome::OtherFence(holders),
+        })
+    }
+}
+
+async fn receive<T>(answer: oneshot::Receiver<std::result::Result<T, Failure>>) -> Result<T> {
+    let answer = answer.await.unwrap_or_else(|_| Err(closed()));
+    answer.map_err(|failure: Failure| -> Error { failure.to_error() })
+}
+
+impl Backend for Postgres {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<AcquireOutcome>> {
+        Box::pin(self.take(request))
+    }
+
+    fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
+        Box::pin(async move {
+            let mut outcomes = Vec::with_capacity(batch.len());
+            for leases in batch.chunks(LOCKS_MAX) {
+                outcomes.extend(self.renew_some(leases.into()).await?);
+            }
+            Ok(outcomes)
+        })
+    }
+
+    fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {
+        Box::pin(self.give(request.name, request.holder))
+    }
+
+    fn inspect(&self, query: Query) -> BoxFuture<'_, Result<Vec<LockView>>> {
+        Box::pin(self.look(query))
+    }
+
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
+        Box::pin(self.seize(request))
+    }
+
+    fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
+        Box::pin(watcher::open(Arc::clone(&self.store)))
+    }
+}

@@ -1,0 +1,160 @@
+//! One acquisition on its way: what the server is told, and what it answers.
+
+use std::time::Duration;
+
+use lockfast_core::{
+    AcquireRequest, ErrorKind, Fence, Grant, HolderId, LockName, LockView, LossCause, Mode, Moment,
+    Wait,
+};
+
+use crate::batch::read_mode;
+use crate::failure::Failure;
+use crate::inspect::read_view;
+
+/// What a holder wants.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) name: LockName,
+    pub(crate) holder: HolderId,
+    pub(crate) mode: Mode,
+    pub(crate) ttl: Duration,
+    pub(crate) lock_delay: Duration,
+    pub(crate) wait: Wait,
+    pub(crate) detached: bool,
+    pub(crate) floor: Option<i64>,
+    /// How we and the server call it, since a holder's id is a secret.
+    pub(crate) call: i64,
+}
+
+impl Claim {
+    pub(crate) fn new(request: AcquireRequest, call: i64) -> Self {
+        let floor = request.floor.map(|floor| i64::try_from(floor.get()).unwrap_or(i64::MAX));
+        Self {
+            name: request.name,
+            holder: request.holder,
+            mode: request.mode,
+            ttl: request.ttl,
+            lock_delay: request.lock_delay,
+            wait: request.wait,
+            detached: request.detached,
+            floor,
+            call,
+        }
+    }
+
+    /// Whether it has nothing special about it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.mode == Mode::Exclusive && self.lock_delay.is_zero() && self.floor.is_none()
+    }
+
+    /// The end of the wait, if it has one.
+    pub(crate) fn until(&self) -> Option<Moment> {
+        match self.wait {
+            Wait::No => Some(Moment::now()),
+            Wait::Until(until) => Some(until),
+            Wait::Forever => None,
+        }
+    }
+
+    /// Whether it may wait at all.
+    pub(crate) fn may_wait(&self) -> bool {
+        match self.wait {
+            Wait::No => false,
+            Wait::Until(until) => !until.has_passed(Moment::now()),
+            Wait::Forever => true,
+        }
+    }
+}
+
+/// What the server answers to an acquisition.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    Granted(Fence),
+    Waiting(Place),
+    Taken(LockView),
+}
+
+/// A place in the queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) is_head: bool,
+    /// How long what is in the way lasts if nobody does anything.
+    pub(crate) blocked: Option<Duration>,
+    /// The server's clock.
+    pub(crate) now_us: i64,
+}
+
+/// What the caller is told.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Granted(Grant),
+    Taken(LockView),
+}
+
+impl Admission {
+    /// Reads one line of the server's answer.
+    pub(crate) fn read(
+        claim: &Claim,
+        code: i16,
+        number: Option<i64>,
+        note: Option<&str>,
+        now_us: i64,
+    ) -> Result<Self, Failure> {
+        let nonsense = || Failure::of_nonsense(format!("code {code} to an acquisition"));
+        let mode = || number.and_then(read_mode).ok_or_else(nonsense);
+        Err(match code {
+            1 => return read_fence(number).map(Self::Granted),
+            2 | 3 => {
+                let blocked = number.and_then(|us| u64::try_from(us).ok());
+                let blocked = blocked.map(Duration::from_micros);
+                return Ok(Self::Waiting(Place { is_head: code == 2, blocked, now_us }));
+            }
+            4 => {
+                let view = note.and_then(|note| read_view(&claim.name, note));
+                return view.map(Self::Taken).ok_or_else(nonsense);
+            }
+            5 => conflict(claim.mode, mode()?),
+            6 => already_held(claim.mode, mode()?),
+            7 => {
+                let cause = LossCause::Revoked { reason: note.unwrap_or_default().into() };
+                Failure::new(ErrorKind::Lost, format!("the lease was lost: {cause}"))
+            }
+            8 => Failure::new(
+                ErrorKind::InvalidToken,
+                "the floor is more than a minute ahead of the server's clock, so it is not a \
+                 fence that this server gave",
+            ),
+            9 => Failure::new(
+                ErrorKind::TokenExhausted,
+                "the lock's fence is not below 2^53 and cannot rise any more; repair its row in \
+                 table locks",
+            ),
+            _ => nonsense(),
+        })
+    }
+}
+
+/// A stored fence.
+pub(crate) fn read_fence(number: Option<i64>) -> Result<Fence, Failure> {
+    let number = number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
+    Fence::new(number).map_err(|error| Failure::new(error.kind(), error.to_string()))
+}
+
+fn conflict(asked: Mode, stored: Mode) -> Failure {
+    let clash = match (asked, stored) {
+        (Mode::Permit { limit: asked }, Mode::Permit { limit: stored }) => {
+            format!("limit {asked}, stored {stored}")
+        }
+        _ => format!("asked for {asked}, in use as {stored}"),
+    };
+    Failure::new(ErrorKind::Conflict, format!("everybody must use it the same way: {clash}"))
+}
+
+pub(crate) fn already_held(asked: Mode, held: Mode) -> Failure {
+    Failure::new(
+        ErrorKind::AlreadyHeld,
+        format!(
+            "this holder already asked for it as {held}; release that before asking for {asked}"
+        ),
+    )
+}

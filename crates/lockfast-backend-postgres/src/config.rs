@@ -1,0 +1,418 @@
+//! What an address means for this store. Nothing is guessed: an option that does not exist is an
+//! error, and so is a part that a person probably meant otherwise. No message holds what could
+//! be a password.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockfast_core::address::percent_decode;
+use lockfast_core::error::quote;
+use lockfast_core::{Address, Error, ErrorKind, Result};
+
+const PORT: u16 = 5432;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+const SCHEMA: &str = "lockfast";
+/// A channel's name has 63 bytes, and the schema's is a part of it.
+const SCHEMA_BYTES_MAX: usize = 40;
+
+const OPTIONS: &[&str] =
+    &["ca", "cert", "key", "listen", "mode", "request_timeout", "schema", "sslmode"];
+
+/// An address that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) database: Option<String>,
+    pub(crate) tls: Tls,
+    /// Where everything is stored; checked, so that it needs no quotes.
+    pub(crate) schema: String,
+    /// How long the server may take to answer before the connection counts as dead.
+    pub(crate) request_timeout: Duration,
+    pub(crate) mode: StoreMode,
+    /// Where to listen instead, when a pooler is in the way.
+    pub(crate) listen: Option<Box<Config>>,
+}
+
+/// Where the server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+}
+
+/// What a lock is in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreMode {
+    /// A row with an end.
+    Lease,
+    /// An advisory lock of a connection of its own.
+    Advisory,
+}
+
+/// How connections are encrypted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    pub(crate) mode: TlsMode,
+    /// A file of certificates to trust instead of the system's.
+    pub(crate) ca: Option<PathBuf>,
+    /// The files of our own certificate and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// The choices of `sslmode`, with libpq's meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TlsMode {
+    Disable,
+    /// Encrypted if the server can, whoever it is.
+    #[default]
+    Prefer,
+    /// Encrypted, whoever it is.
+    Require,
+    /// Encrypted, with a certificate that is right for the host.
+    VerifyFull,
+}
+
+/// A password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Config {
+    /// Understands an address.
+    pub(crate) fn read(address: &Address) -> Result<Self> {
+        if !crate::SCHEMES.contains(&address.scheme()) {
+            return Err(invalid(format!(
+                "{} is not a scheme of the PostgreSQL store; they are postgres: and postgresql:",
+                quote(address.scheme())
+            )));
+        }
+        address.allow_options(OPTIONS)?;
+        let place = Place::split(address)?;
+        let endpoint = read_endpoint(place.authority)?;
+        let mode = read_mode(address)?;
+        let listen = address.option("listen").map(read_listen).transpose()?;
+        if listen.is_some() && mode == StoreMode::Advisory {
+            return Err(invalid("option listen is of use only with mode=lease"));
+        }
+        Ok(Self {
+            tls: read_tls(address, &endpoint)?,
+            endpoint,
+            user: place.user,
+            password: place.password,
+            database: read_database(place.path)?,
+            schema: read_schema(address)?,
+            request_timeout: read_span(address, "request_timeout")?.unwrap_or(REQUEST_TIMEOUT),
+            mode,
+            listen,
+        })
+    }
+}
+
+/// The parts between the slashes.
+struct Place<'a> {
+    user: Option<String>,
+    password: Option<Secret>,
+    authority: &'a str,
+    path: &'a str,
+}
+
+impl<'a> Place<'a> {
+    fn split(address: &'a Address) -> Result<Self> {
+        let body = address.body().strip_prefix("//").ok_or_else(|| {
+            invalid(format!(
+                "two slashes must follow the scheme, as in \"{}://localhost/app\"",
+                address.scheme()
+            ))
+        })?;
+        let (authority, path) = match body.find('/') {
+            Some(slash) => body.split_at(slash),
+            None => (body, ""),
+        };
+        let (login, authority) = match authority.split_once('@') {
+            Some((login, authority)) => (Some(login), authority),
+            None => (None, authority),
+        };
+        if authority.contains('@') || path.contains('@') {
+            return Err(invalid(
+                "the user or password holds a character with a meaning in URLs; write @ as %40, \
+                 : as %3A, / as %2F, ? as %3F and % as %25",
+            ));
+        }
+        let (user, password) = match login.map(|login| login.split_once(':')) {
+            None => (None, None),
+            Some(None) => (login.map(percent_decode).transpose()?, None),
+            Some(Some((_, password))) if password.contains(':') => {
+                return Err(invalid("the password holds a colon; write it as %3A"));
+            }
+            Some(Some((user, password))) => {
+                (Some(percent_decode(user)?), Some(Secret(percent_decode(password)?)))
+            }
+        };
+        let user = user.filter(|user| !user.is_empty());
+        if user.is_none() && password.is_some() {
+            return Err(invalid("the URL has a password but no user; write user:password@"));
+        }
+        Ok(Self { user, password, authority, path })
+    }
+}
+
+fn read_endpoint(text: &str) -> Result<Endpoint> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, "")) => (host, None),
+            Some((host, rest)) => (host, rest.strip_prefix(':').or(Some("?"))),
+            None => return Err(invalid("the address in [ ] does not end")),
+        },
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(invalid("the URL names no host; for example use \"postgres://localhost\""));
+    }
+    if host.contains(',') {
+        return Err(invalid(
+            "the URL names several hosts; name the one that takes writes, or a proxy that knows it",
+        ));
+    }
+    let port = match port {
+        None => PORT,
+        Some(port) => read_digits(port)
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|port| *port > 0)
+            // With a password that was written wrong, this could be a part of it.
+            .ok_or_else(|| invalid("the URL's port is not a number from 1 to 65535"))?,
+    };
+    let host = percent_decode(host)?;
+    Ok(match host.starts_with('/') {
+        true => Endpoint::Unix(PathBuf::from(host).join(format!(".s.PGSQL.{port}"))),
+        false => Endpoint::Tcp { host, port },
+    })
+}
+
+fn read_database(path: &str) -> Result<Option<String>> {
+    let name = path.trim_start_matches('/');
+    if name.contains('/') {
+        return Err(invalid("a slash in the database's name must be written as %2F"));
+    }
+    Ok(Some(percent_decode(name)?).filter(|name| !name.is_empty()))
+}
+
+fn read_mode(address: &Address) -> Result<StoreMode> {
+    match address.option("mode") {
+        None | Some("lease") => Ok(StoreMode::Lease),
+        Some("advisory") => Ok(StoreMode::Advisory),
+        Some(other) => {
+            Err(invalid(format!("option mode is {}; it can be lease or advisory", quote(other))))
+        }
+    }
+}
+
+fn read_listen(url: &str) -> Result<Box<Config>> {
+    let wrong = |error: Error| invalid(format!("option listen is no URL of a server: {error}"));
+    let address = Address::parse(url).map_err(wrong)?;
+    let config = Config::read(&address).map_err(wrong)?;
+    if config.mode != StoreMode::Lease || config.listen.is_some() {
+        return Err(invalid("the URL in option listen has no options mode and listen"));
+    }
+    Ok(Box::new(config))
+}
+
+fn read_tls(address: &Address, endpoint: &Endpoint) -> Result<Tls> {
+    let file = |name| address.option(name).map(PathBuf::from);
+    let identity = match (file("cert"), file("key")) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
+        _ => return Err(invalid("options cert and key go together; give both or none")),
+    };
+    let is_local = matches!(endpoint, Endpoint::Unix(_));
+    let mode = match address.option("sslmode") {
+        None if is_local => TlsMode::Disable,
+        None => TlsMode::Prefer,
+        Some("disable") => TlsMode::Disable,
+        Some("prefer") => TlsMode::Prefer,
+        Some("require") => TlsMode::Require,
+        Some("verify-full") => TlsMode::VerifyFull,
+        Some(other) => {
+            return Err(invalid(format!(
+                "option sslmode is {}; it can be disable, prefer, require or verify-full",
+                quote(other)
+            )));
+        }
+    };
+    if is_local && mode != TlsMode::Disable {
+        return Err(invalid("a socket of this machine is not encrypted; leave sslmode out"));
+    }
+    if file("ca").is_some() && mode != TlsMode::VerifyFull {
+        return Err(invalid("option ca is of use only with sslmode=verify-full"));
+    }
+    if identity.is_some() && !matches!(mode, TlsMode::Require | TlsMode::VerifyFull) {
+        return Err(invalid("options cert and key need sslmode=require or verify-full"));
+    }
+    Ok(Tls { mode, ca: file("ca"), identity })
+}
+
+/// The schema's name becomes a part of statements, so it is a plain word.
+fn read_schema(address: &Address) -> Result<String> {
+    let schema = address.option("schema").unwrap_or(SCHEMA);
+    let is_word = schema.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && schema.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if !is_word || schema.len() > SCHEMA_BYTES_MAX || schema.starts_with("pg_") {
+        return Err(Error::new(
+            ErrorKind::InvalidConfig,
+            format!(
+                "option schema is {}; it is 1 to {SCHEMA_BYTES_MAX} letters a-z, digits and _, \
+                 does not start with a digit nor with pg_",
+                quote(schema)
+            ),
+        )
+        .with_backend("postgres"));
+    }
+    Ok(schema.to_owned())
+}
+
+/// A span of time: a whole number with `ms`, `s`, `m` or `h`.
+fn read_span(address: &Address, name: &str) -> Result<Option<Duration>> {
+    let Some(text) = address.option(name) else { return Ok(None) };
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
+    let unit_ms = match &text[digits.len()..] {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let ms = unit_ms.zip(read_digits(digits)).map(|(unit_ms, n)| u64::from(n) * unit_ms);
+    match ms {
+        Some(ms @ 10..=86_400_000) => Ok(Some(Duration::from_millis(ms))),
+        _ => Err(invalid(format!(
+            "option {name} is {}; write a time from 10ms to 24h, as 500ms, 3s or 2m",
+            quote(text)
+        ))),
+    }
+}
+
+/// Plain digits: unlike `parse`, no sign.
+fn read_digits(text: &str) -> Option<u32> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidUrl, message).with_backend("postgres")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<Config> {
+        Address::parse(url).and_then(|address| Config::read(&address))
+    }
+
+    #[test]
+    fn where_the_server_is() {
+        let tcp = |host: &str, port| Endpoint::Tcp { host: host.into(), port };
+        let table = [
+            ("postgres://h", tcp("h", 5432), None),
+            ("postgresql://h:1/", tcp("h", 1), None),
+            ("postgres://h/app", tcp("h", 5432), Some("app")),
+            ("postgres://[::1]:2/a%20b", tcp("::1", 2), Some("a b")),
+            ("postgres://%2Frun%2Fpg:7/x", Endpoint::Unix("/run/pg/.s.PGSQL.7".into()), Some("x")),
+        ];
+        for (url, endpoint, database) in table {
+            let config = read(url).unwrap();
+            assert_eq!(config.endpoint, endpoint, "{url}");
+            assert_eq!(config.database.as_deref(), database, "{url}");
+        }
+    }
+
+    #[test]
+    fn who_we_are() {
+        let config = read("postgres://u:p%40%3A%2F%25@h").unwrap();
+        assert_eq!(config.user.as_deref(), Some("u"));
+        assert_eq!(config.password.unwrap().0, "p@:/%");
+        let config = read("postgres://u@h").unwrap();
+        assert_eq!((config.user.as_deref(), config.password), (Some("u"), None));
+        let url = "postgres://u:hunter2@h?listen=postgres%3A%2F%2Fu%3Ahunter2%40d";
+        assert!(!format!("{:?}", read(url).unwrap()).contains("hunter2"));
+    }
+
+    #[test]
+    fn options() {
+        let config = read("postgres://h?schema=a_1&request_timeout=250ms&mode=advisory").unwrap();
+        assert_eq!((config.schema.as_str(), config.mode), ("a_1", StoreMode::Advisory));
+        assert_eq!(config.request_timeout, Duration::from_millis(250));
+        let config = read("postgres://h?sslmode=verify-full&ca=/ca&cert=/c&key=/k").unwrap();
+        assert_eq!(config.tls.mode, TlsMode::VerifyFull);
+        assert_eq!(config.tls.ca, Some("/ca".into()));
+        let config = read("postgres://h?listen=postgres%3A%2F%2Fd%3A7").unwrap();
+        let direct = Endpoint::Tcp { host: "d".into(), port: 7 };
+        assert_eq!(config.listen.unwrap().endpoint, direct);
+    }
+
+    #[test]
+    fn addresses_that_are_refused() {
+        let table = [
+            ("postgres:h", "two slashes"),
+            ("http://h", "they are postgres: and postgresql:"),
+            ("postgres://", "no host"),
+            ("postgres://a,b/x", "several hosts"),
+            ("postgres://h:0", "port"),
+            ("postgres://h:+1", "port"),
+            ("postgres://[::1", "does not end"),
+            ("postgres://:word@h", "no user"),
+            ("postgres://u:sec@ret@h", "%40"),
+            ("postgres://u:sec/ret@h", "%40"),
+            ("postgres://u:sec:ret@h", "%3A"),
+            ("postgres://h/a/b", "%2F"),
+            ("postgres://h?x=1", "it knows ca, cert"),
+            ("postgres://h?mode=both", "lease or advisory"),
+            ("postgres://h?sslmode=on", "disable, prefer, require"),
+            ("postgres://h?ca=x", "verify-full"),
+            ("postgres://h?cert=x", "go together"),
+            ("postgres://h?cert=x&key=y", "sslmode=require"),
+            ("postgres://%2Frun?sslmode=require", "not encrypted"),
+            ("postgres://h?request_timeout=5", "as 500ms, 3s or 2m"),
+            ("postgres://h?listen=redis%3A%2F%2Fu%3Aret%40x", "no URL of a server"),
+            ("postgres://h?mode=advisory&listen=postgres%3A%2F%2Fd", "only with mode=lease"),
+            ("postgres://h?listen=postgres%3A%2F%2Fd%3Fmode%3Dadvisory", "no options mode"),
+        ];
+        for (url, expected) in table {
+            let error = read(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{url}");
+            assert!(error.to_string().contains(expected), "{url}: {error}");
+            assert!(!error.to_string().contains("ret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_schema_is_a_plain_word() {
+        for schema in ["a\"b", "a'b", "A", "1a", "pg_x", "a.b", "a%20b", "ä", &"x".repeat(41)] {
+            let error = read(&format!("postgres://h?schema={schema}")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
+        }
+        assert_eq!(read("postgres://h?schema=").unwrap_err().kind(), ErrorKind::InvalidConfig);
+    }
+}

@@ -1,0 +1,256 @@
+//! What keeps a request from being served, told apart so that callers know what to do. It is
+//! answered to every request of a batch, so it can be copied, which [`Error`] cannot.
+
+use std::io;
+use std::time::Duration;
+
+use lockfast_core::{Error, ErrorKind, Retry};
+use tokio_postgres::error::DbError;
+
+use crate::config::Endpoint;
+
+/// Why something did not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) retry: Retry,
+    pub(crate) message: String,
+    /// What the link has to do about it.
+    pub(crate) remedy: Remedy,
+}
+
+/// What to do about a failure before anybody is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Nothing helps: tell.
+    Tell,
+    /// The server does not know this connection: register and repeat.
+    Enrol,
+    /// Nothing was done: repeat.
+    Repeat,
+    /// The connection is of no use any more: make it anew, and repeat.
+    Reconnect,
+    /// This is not the right server: tell, and connect anew.
+    TellAndReconnect,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let retry = match kind {
+            ErrorKind::Unreachable | ErrorKind::WrongNode => Retry::Later,
+            _ => Retry::Never,
+        };
+        Self { kind, retry, message: message.into(), remedy: Remedy::Tell }
+    }
+
+    fn with_remedy(mut self, remedy: Remedy) -> Self {
+        self.remedy = remedy;
+        self
+    }
+
+    fn for_good(mut self) -> Self {
+        self.retry = Retry::Never;
+        self
+    }
+
+    /// The public error.
+    pub(crate) fn to_error(&self) -> Error {
+        Error::new(self.kind, self.message.clone()).with_retry(self.retry).with_backend("postgres")
+    }
+
+    /// Whether the server does not know our functions.
+    pub(crate) fn is_of_schema(&self) -> bool {
+        self.kind == ErrorKind::InvalidConfig && self.message.contains("lockfast migrate")
+    }
+
+    /// The server closed the connection.
+    pub(crate) fn of_end(endpoint: &Endpoint) -> Self {
+        Self::new(ErrorKind::Unreachable, format!("{endpoint} closed the connection"))
+            .with_remedy(Remedy::Reconnect)
+    }
+
+    /// The connection could not be made or broke.
+    pub(crate) fn of_io(endpoint: &Endpoint, error: &io::Error) -> Self {
+        let message = match error.kind() {
+            io::ErrorKind::ConnectionRefused => format!("nobody listens at {endpoint}"),
+            io::ErrorKind::NotFound => format!("there is no socket {endpoint}"),
+            io::ErrorKind::PermissionDenied => {
+                let message = format!("the operating system does not let us connect to {endpoint}");
+                return Self::new(ErrorKind::Permission, message);
+            }
+            _ => format!("the connection to {endpoint} failed: {error}"),
+        };
+        Self::new(ErrorKind::Unreachable, message).with_remedy(Remedy::Reconnect)
+    }
+
+    /// The connection could not be encrypted.
+    pub(crate) fn of_handshake(endpoint: &Endpoint, cause: &dyn std::fmt::Display) -> Self {
+        Self::new(
+            ErrorKind::TlsHandshake,
+            format!(
+                "no encrypted connection to {endpoint}: {cause}; check that the server has ssl on, \
+                 and the options sslmode, ca, cert and key"
+            ),
+        )
+    }
+
+    /// The server did not answer in time.
+    pub(crate) fn of_silence(endpoint: &Endpoint, span: Duration) -> Self {
+        Self::new(ErrorKind::Unreachable, format!("{endpoint} did not answer within {span:?}"))
+            .with_remedy(Remedy::Reconnect)
+    }
+
+    /// The server answered something else than our functions do.
+    pub(crate) fn of_nonsense(what: impl std::fmt::Display) -> Self {
+        Self::new(
+            ErrorKind::CorruptRecord,
+            format!("the database answered what Lockfast's functions do not: {what}"),
+        )
+    }
+
+    /// The server only reads.
+    pub(crate) fn of_standby() -> Self {
+        Self::new(
+            ErrorKind::WrongNode,
+            "the server is a standby or read-only and does not take locks; connect to the primary",
+        )
+        .with_remedy(Remedy::TellAndReconnect)
+    }
+
+    /// Our schema is not there.
+    pub(crate) fn of_missing_schema(schema: &str) -> Self {
+        Self::new(
+            ErrorKind::InvalidConfig,
+            format!(
+                "schema {schema} is missing or not complete in this database; run \"lockfast \
+                 migrate\" as a role that may create it, or grant EXECUTE on its functions"
+            ),
+        )
+    }
+
+    /// What the driver says.
+    pub(crate) fn of_driver(endpoint: &Endpoint, error: &tokio_postgres::Error) -> Self {
+        use std::error::Error as _;
+        if let Some(error) = error.as_db_error() {
+            return Self::of_server(error);
+        }
+        let source = error.source();
+        if let Some(error) = source.and_then(|source| source.downcast_ref::<io::Error>()) {
+            let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+            return match tls {
+                Some(tls) => Self::of_handshake(endpoint, tls),
+                None => Self::of_io(endpoint, error),
+            };
+        }
+        let text = error.to_string();
+        if text.contains("TLS") {
+            let cause = source.map_or(text, ToString::to_string);
+            return Self::of_handshake(endpoint, &cause);
+        }
+        if error.is_closed() {
+            return Self::of_end(endpoint);
+        }
+        if source.is_some_and(|source| source.to_string().contains("password missing")) {
+            return Self::new(
+                ErrorKind::Permission,
+                "the server asks for a password; write it into the URL as user:password@",
+            );
+        }
+        Self::new(ErrorKind::Unreachable, format!("the connection to {endpoint} failed: {error}"))
+            .with_remedy(Remedy::Reconnect)
+    }
+
+    /// The server refused.
+    pub(crate) fn of_server(error: &DbError) -> Self {
+        Self::of_state(error.code().code(), error.message())
+    }
+
+    /// What a state means for us. Classes are told apart by their first two characters.
+    fn of_state(code: &str, message: &str) -> Self {
+        use ErrorKind as Kind;
+        let unreachable = |text: String| Self::new(Kind::Unreachable, text);
+        match code {
+            "LF001" => unreachable("another connection has taken the place of this one".to_owned())
+                .with_remedy(Remedy::Enrol),
+            "LF002" => Self::new(
+                Kind::InvalidConfig,
+                "the pooler's role has another isolation level; run ALTER ROLE … SET \
+                 default_transaction_isolation = 'read committed'",
+            ),
+            // Two calls were in each other's way; all of this one was undone.
+            "40001" | "40P01" | "55P03" => {
+                unreachable(format!("somebody keeps the lock tables busy: {message}"))
+                    .with_remedy(Remedy::Repeat)
+            }
+            "25006" => Self::of_standby(),
+            "53300" => unreachable(
+                "the server has as many connections as its max_connections allows".to_owned(),
+            ),
+            "53100" => unreachable("the server's disk is full".to_owned()).for_good(),
+            "53200" => unreachable("the server is out of memory".to_owned()),
+            "57P01" | "57P02" | "57P03" | "57P05" => {
+                unreachable(format!("the server ended the connection: {message}"))
+                    .with_remedy(Remedy::Reconnect)
+            }
+            "57014" => unreachable(format!("the server gave the statement up: {message}")),
+            "28000" | "28P01" => Self::new(
+                Kind::Permission,
+                format!("the server does not let this user in: {message}"),
+            ),
+            "3D000" => Self::new(Kind::InvalidConfig, message),
+            "42501" => Self::new(
+                Kind::Permission,
+                format!("the role has not the rights that the README lists: {message}"),
+            ),
+            "3F000" | "42883" | "42P01" | "42703" | "42804" => Self::new(
+                Kind::InvalidConfig,
+                format!(
+                    "the schema is missing or not complete ({message}); run \"lockfast migrate\""
+                ),
+            ),
+            _ if code.starts_with("08") => unreachable(format!("the connection failed: {message}"))
+                .with_remedy(Remedy::Reconnect),
+            _ if code.starts_with("53") || code.starts_with("57") || code.starts_with("58") => {
+                unreachable(format!("the server cannot serve this now: {message}"))
+            }
+            _ => Self::new(Kind::Internal, format!("the server answered {code}: {message}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_its_class() {
+        use ErrorKind as Kind;
+        let table = [
+            ("40001", Kind::Unreachable, Retry::Later, Remedy::Repeat),
+            ("40P01", Kind::Unreachable, Retry::Later, Remedy::Repeat),
+            ("55P03", Kind::Unreachable, Retry::Later, Remedy::Repeat),
+            ("25006", Kind::WrongNode, Retry::Later, Remedy::TellAndReconnect),
+            ("53300", Kind::Unreachable, Retry::Later, Remedy::Tell),
+            ("53100", Kind::Unreachable, Retry::Never, Remedy::Tell),
+            ("57P01", Kind::Unreachable, Retry::Later, Remedy::Reconnect),
+            ("57P03", Kind::Unreachable, Retry::Later, Remedy::Reconnect),
+            ("08006", Kind::Unreachable, Retry::Later, Remedy::Reconnect),
+            ("28P01", Kind::Permission, Retry::Never, Remedy::Tell),
+            ("42501", Kind::Permission, Retry::Never, Remedy::Tell),
+            ("42883", Kind::InvalidConfig, Retry::Never, Remedy::Tell),
+            ("42P01", Kind::InvalidConfig, Retry::Never, Remedy::Tell),
+            ("3D000", Kind::InvalidConfig, Retry::Never, Remedy::Tell),
+            ("LF001", Kind::Unreachable, Retry::Later, Remedy::Enrol),
+            ("XX000", Kind::Internal, Retry::Never, Remedy::Tell),
+        ];
+        for (code, kind, retry, remedy) in table {
+            let failure = Failure::of_state(code, "said so");
+            assert_eq!(
+                (failure.kind, failure.retry, failure.remedy),
+                (kind, retry, remedy),
+                "{code}"
+            );
+            assert_eq!(failure.to_error().backend(), Some("postgres"));
+        }
+    }
+}

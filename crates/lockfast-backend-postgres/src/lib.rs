@@ -1,0 +1,64 @@
+//! The store on a PostgreSQL database: leases are rows, decided by functions in the database.
+//!
+//! | address | the database |
+//! |---|---|
+//! | `postgres://[user[:password]@]host[:port][/database]` | over TCP, encrypted where the server offers it |
+//! | `postgres://[user@]%2Fpath%2Fto%2Fdirectory[/database]` | on this machine, by the socket in that directory |
+//!
+//! `postgresql:` means the same. What is promised and what is not, how it is stored, which rights
+//! it needs and every option are in the crate's README.
+
+mod advisory;
+mod answer;
+mod backend;
+mod batch;
+mod claim;
+mod config;
+mod failure;
+mod inspect;
+mod link;
+mod listener;
+mod lobby;
+mod migration;
+mod offer;
+mod store;
+mod watcher;
+mod wire;
+
+use std::sync::Arc;
+
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Migration, Result};
+
+/// The schemes that this crate serves.
+pub const SCHEMES: &[&str] = &["postgres", "postgresql"];
+
+/// Connects to the store at `address`. Where its schema is missing, it is created if the rights
+/// allow.
+///
+/// # Errors
+/// [`ErrorKind::InvalidUrl`](lockfast_core::ErrorKind::InvalidUrl) for an address that is not of
+/// this crate or an option that does not exist; otherwise whatever keeps the server from being
+/// used.
+///
+/// # Cancel safety
+/// Safe: a connection that nobody waits for any more is closed again.
+pub fn connect(
+    address: Address,
+    context: ConnectContext,
+) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+    Box::pin(backend::connect(address, context))
+}
+
+/// Creates or updates what the store needs in the database at `address`. To do it again does
+/// nothing. It needs a tokio runtime.
+///
+/// # Errors
+/// [`ErrorKind::Permission`](lockfast_core::ErrorKind::Permission) without the rights,
+/// [`ErrorKind::WrongNode`](lockfast_core::ErrorKind::WrongNode) on a standby; otherwise as
+/// [`connect`].
+///
+/// # Cancel safety
+/// Safe: either all of it is done or nothing.
+pub fn migrate(address: Address) -> BoxFuture<'static, Result<Migration>> {
+    Box::pin(migration::migrate(address))
+}

@@ -1,0 +1,241 @@
+//! The link for commands: one connection, one statement at a time. While it is in flight, what is
+//! asked forms the next batch. The link is made anew when it breaks; what was in flight is then
+//! asked again, which every request allows.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use lockfast_core::Moment;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Row, Statement};
+
+use crate::answer::Reply;
+use crate::batch::{Batch, Op, Plain, Value};
+use crate::failure::Failure;
+use crate::store::{Store, Work};
+use crate::wire::{Param, Session, jitter, random};
+
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_URGENT: Duration = Duration::from_millis(200);
+
+const SERVE: &str = "SELECT codes, numbers, notes, now_us \
+    FROM {schema}.serve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+const SERVE_TYPES: [Type; 10] = [
+    Type::BYTEA,
+    Type::INT8,
+    Type::INT2_ARRAY,
+    Type::TEXT_ARRAY,
+    Type::UUID_ARRAY,
+    Type::INT8_ARRAY,
+    Type::INT8_ARRAY,
+    Type::INT4_ARRAY,
+    Type::INT8_ARRAY,
+    Type::INT8_ARRAY,
+];
+
+/// A connection that the server knows as ours.
+pub(crate) struct Link {
+    session: Session,
+    serve: String,
+    /// Kept in the server's session where we have one of our own.
+    prepared: Option<Statement>,
+}
+
+impl Link {
+    /// Makes a connection known to the server, in the place of earlier ones.
+    pub(crate) async fn enrol(store: &Store, session: Session) -> Result<Self, Failure> {
+        store.set_link(random()?);
+        let limit = store.config().request_timeout;
+        let serve = SERVE.replace("{schema}", &store.config().schema);
+        let mut link = Self { session, serve, prepared: None };
+        link.introduce(store).await?;
+        if link.session.is_direct {
+            let preparing = link.session.client.prepare_typed(&link.serve, &SERVE_TYPES);
+            let prepared = match tokio::time::timeout(limit, preparing).await {
+                Ok(result) => {
+                    result.map_err(|error| Failure::of_driver(&link.session.endpoint, &error))?
+                }
+                Err(_) => return Err(Failure::of_silence(&link.session.endpoint, limit)),
+            };
+            link.prepared = Some(prepared);
+        }
+        Ok(link)
+    }
+
+    async fn introduce(&self, store: &Store) -> Result<(), Failure> {
+        let schema = &store.config().schema;
+        let label = &store.label;
+        let statement = format!("SELECT {schema}.enrol($1, $2, $3, $4, $5, $6, $7)");
+        let client = store.client.as_bytes().as_slice();
+        let params: [Param<'_>; 7] = [
+            (&client, Type::BYTEA),
+            (&store.link(), Type::INT8),
+            (&store.is_by_mail(), Type::BOOL),
+            (&label.program, Type::TEXT),
+            (&label.host, Type::TEXT),
+            (&i64::from(label.pid), Type::INT8),
+            (&label.text, Type::TEXT),
+        ];
+        self.session.ask(&statement, &params, store.config().request_timeout).await?;
+        Ok(())
+    }
+
+    /// Serves what is asked, for ever.
+    pub(crate) async fn run(mut self, store: Arc<Store>) {
+        loop {
+            let failure = self.serve(&store).await;
+            tracing::debug!(failure = failure.message, "the connection to PostgreSQL broke");
+            drop(self);
+            self = reconnect(&store).await;
+            // What ended or was handed over meanwhile is found by looking.
+            store.lobby.rouse();
+        }
+    }
+
+    /// Serves until the connection is of no use any more.
+    async fn serve(&mut self, store: &Store) -> Failure {
+        loop {
+            if store.takes_enrolment()
+                && let Err(failure) = self.introduce(store).await
+            {
+                store.ask_for_enrolment();
+                return failure;
+            }
+            let broken = match store.gather() {
+                Some(Work::Batch(batch, limit)) => self.carry(store, batch, limit).await,
+                Some(Work::Plain(plain)) => self.carry_plain(store, plain).await,
+                None => self.idle(store).await,
+            };
+            if let Some(failure) = broken {
+                return failure;
+            }
+        }
+    }
+
+    /// Waits until something is asked, or the connection ends.
+    async fn idle(&mut self, store: &Store) -> Option<Failure> {
+        let mut asked = pin!(store.asked.notified());
+        let messages = &mut self.session.messages;
+        let has_ended = poll_fn(|context| {
+            if asked.as_mut().poll(context).is_ready() {
+                return Poll::Ready(false);
+            }
+            // Nothing is pushed here: only the end of the channel tells anything.
+            while let Poll::Ready(message) = messages.poll_recv(context) {
+                if message.is_none() {
+                    return Poll::Ready(true);
+                }
+            }
+            Poll::Pending
+        });
+        has_ended.await.then(|| Failure::of_end(&self.session.endpoint))
+    }
+
+    /// Asks a batch.
+    async fn carry(&self, store: &Store, batch: Batch, limit: Duration) -> Option<Failure> {
+        let sent = Moment::now();
+        let answered = match tokio::time::timeout(limit, self.call(store, &batch)).await {
+            Ok(Ok(rows)) => match rows.first() {
+                Some(row) => Reply::read(row),
+                None => Err(Failure::of_nonsense("no row")),
+            },
+            Ok(Err(error)) => Err(Failure::of_driver(&self.session.endpoint, &error)),
+            Err(_) => Err(Failure::of_silence(&self.session.endpoint, limit)),
+        };
+        match answered {
+            Ok(reply) => {
+                store.distribute(batch, sent, &reply);
+                None
+            }
+            Err(failure) => store.recover(batch.into_ops().collect(), failure),
+        }
+    }
+
+    async fn call(&self, store: &Store, batch: &Batch) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let columns = batch.columns();
+        let client = store.client.as_bytes().as_slice();
+        let link = store.link();
+        let values: [&(dyn ToSql + Sync); 10] = [
+            &client,
+            &link,
+            &columns.kinds,
+            &columns.names,
+            &columns.holders,
+            &columns.ttls,
+            &columns.delays,
+            &columns.modes,
+            &columns.floors,
+            &columns.calls,
+        ];
+        match &self.prepared {
+            Some(prepared) => self.session.client.query(prepared, &values).await,
+            None => {
+                let params: Vec<Param<'_>> = values.into_iter().zip(SERVE_TYPES).collect();
+                self.session.client.query_typed(&self.serve, &params).await
+            }
+        }
+    }
+
+    /// Asks anything else.
+    async fn carry_plain(&self, store: &Store, plain: Plain) -> Option<Failure> {
+        let params: Vec<Param<'_>> = plain.values.iter().map(Value::param).collect();
+        let limit = store.config().request_timeout;
+        match self.session.ask(&plain.statement, &params, limit).await {
+            Ok(rows) => {
+                drop(plain.asker.send(Ok(rows)));
+                None
+            }
+            Err(failure) => store.recover(vec![Op::Plain(plain)], failure),
+        }
+    }
+}
+
+impl Value {
+    fn param(&self) -> Param<'_> {
+        match self {
+            Self::Text(value) => (value, Type::TEXT),
+            Self::OptionalText(value) => (value, Type::TEXT),
+            Self::Number(value) => (value, Type::INT8),
+            Self::OptionalNumber(value) => (value, Type::INT8),
+            Self::Bytes(value) => (value, Type::BYTEA),
+        }
+    }
+}
+
+async fn reconnect(store: &Store) -> Link {
+    let mut pause = PAUSE_MIN;
+    loop {
+        rest(store, pause.mul_f64(0.5 + jitter())).await;
+        let made = match store.dialer.dial().await {
+            Ok(session) => Link::enrol(store, session).await,
+            Err(failure) => Err(failure),
+        };
+        match made {
+            Ok(link) => return link,
+            Err(failure) => {
+                store.take_waiting().into_iter().for_each(|op| store.fail_op(op, &failure));
+            }
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Waits before the next try, but not for long when somebody waits for it: a lease must not run
+/// out because we are slow to see that the server is back.
+async fn rest(store: &Store, pause: Duration) {
+    let mut all = pin!(tokio::time::sleep(pause));
+    let mut least = pin!(tokio::time::sleep(pause.min(PAUSE_URGENT)));
+    let mut is_urgent = false;
+    poll_fn(|context| {
+        is_urgent = is_urgent || least.as_mut().poll(context).is_ready();
+        match is_urgent && store.has_waiting() {
+            true => Poll::Ready(()),
+            false => all.as_mut().poll(context),
+        }
+    })
+    .await;
+}

@@ -1,0 +1,186 @@
+//! What the server pushes to us: a lock that we waited for, our place at the head of a queue, or
+//! that a lease was taken away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::{Fence, Grant, LossCause, Moment, RenewRequest};
+use tokio::sync::oneshot;
+
+use crate::answer::tell_all;
+use crate::batch::{Op, Purpose, Renew, Renewal, Take, Value};
+use crate::claim::{Answer, Claim, read_fence};
+use crate::lobby::Waiter;
+use crate::store::Store;
+use crate::wire::{Uuid, get};
+
+/// A lock that was given to a claim that waited. It lasts only briefly until it is renewed, so
+/// that a waiter that hangs does not hold up those behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    pub(crate) call: i64,
+    fence: Fence,
+    /// When, by the server's clock.
+    at_us: i64,
+    /// For how long, without the lock-delay.
+    lasts: Duration,
+}
+
+/// A moment on our clock and, not before it, one on the server's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockPair {
+    pub(crate) sent: Moment,
+    pub(crate) server_us: i64,
+}
+
+impl ClockPair {
+    /// A moment that is not after the one that the server's clock names.
+    fn locate(self, server_us: i64) -> Moment {
+        let apart = Duration::from_micros(server_us.abs_diff(self.server_us));
+        match server_us >= self.server_us {
+            true => self.sent + apart,
+            false => self.sent.before(apart),
+        }
+    }
+}
+
+impl Offer {
+    fn read(fields: &[&str]) -> Option<Self> {
+        let [call, fence, at_us, lasts_us] = fields else { return None };
+        Some(Self {
+            call: call.parse().ok()?,
+            fence: read_fence(fence.parse().ok()).ok()?,
+            at_us: at_us.parse().ok()?,
+            lasts: Duration::from_micros(lasts_us.parse().ok()?),
+        })
+    }
+
+    /// The grant as the engine understands it: with the ttl counted from so early that it ends
+    /// with the offer, the first renewal is due at once and makes it a full lease.
+    fn grant(&self, claim: &Claim, clock: Option<ClockPair>) -> Grant {
+        let received = Moment::now();
+        // Without a clock to compare with, the offer may be as old as its time.
+        let given = match clock {
+            Some(clock) => received.earlier_of(clock.locate(self.at_us)),
+            None => received.before(self.lasts),
+        };
+        Grant { fence: self.fence, from: given.before(claim.ttl.saturating_sub(self.lasts)) }
+    }
+}
+
+impl Store {
+    /// Listens to what was pushed: `G` a grant, `H` the head of a queue, `R` a revocation.
+    pub(crate) fn hear(&self, message: &str) {
+        let fields: Vec<&str> = message.split(' ').collect();
+        match fields.as_slice() {
+            ["G", fields @ ..] => {
+                let offer = Offer::read(fields);
+                offer.into_iter().for_each(|offer| self.take_offer(&offer));
+            }
+            ["H", call, blocked_us] => {
+                if let (Ok(call), Ok(us)) = (call.parse(), blocked_us.parse()) {
+                    self.lobby.lead(call, Duration::from_micros(us));
+                }
+            }
+            ["R"] => self.ask_for_losses(),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn take_offer(&self, offer: &Offer) {
+        // Nobody here wants it when there is no waiter: whoever gave up releases it.
+        let Some(mut waiter) = self.lobby.answer_call(offer) else { return };
+        if !waiter.is_wanted() {
+            return self.undo(&waiter.claim);
+        }
+        // Nobody renews a detached lease.
+        if waiter.claim.detached {
+            if let Some(store) = self.me() {
+                self.runtime.spawn(store.confirm(waiter, offer.fence));
+            }
+            return;
+        }
+        let grant = offer.grant(&waiter.claim, waiter.clock);
+        if !tell_all(waiter.askers, &Answer::Granted(grant)) {
+            self.undo(&waiter.claim);
+        }
+    }
+
+    /// Makes a full lease of an offer before its asker is told.
+    async fn confirm(self: Arc<Self>, waiter: Waiter, fence: Fence) {
+        let claim = Arc::clone(&waiter.claim);
+        let lease = RenewRequest {
+            name: claim.name.clone(),
+            holder: claim.holder,
+            ttl: claim.ttl,
+            lock_delay: claim.lock_delay,
+        };
+        let (asker, answer) = oneshot::channel();
+        let from = Moment::now();
+        self.submit(Op::Renew(Renew { leases: [lease].into(), asker, tries: 0 }));
+        match answer.await {
+            Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
+                if !tell_all(waiter.askers, &Answer::Granted(Grant { fence, from })) {
+                    self.undo(&claim);
+                }
+            }
+            Ok(Ok(_)) => {
+                // The offer had ended by then, so it waits again.
+                for asker in waiter.askers {
+                    let (claim, purpose) = (Arc::clone(&claim), Purpose::First(asker));
+                    self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
+                }
+            }
+            Ok(Err(failure)) => {
+                self.undo(&claim);
+                waiter.askers.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Something was taken away: which leases is not told to everybody who listens.
+    pub(crate) fn ask_for_losses(&self) {
+        let Some(store) = self.me() else { return };
+        self.runtime.spawn(async move {
+            let statement = "SELECT holder, reason FROM {schema}.revoked($1, $2)";
+            let values = vec![store.client_value(), Value::Number(store.link())];
+            let Ok(rows) = store.ask(statement, values).await else { return };
+            for row in &rows {
+                if let (Ok(Uuid(holder)), Ok(reason)) = (get(row, 0), get(row, 1)) {
+                    store.losses.report(holder, LossCause::Revoked { reason });
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_ends_when_the_server_says() {
+        let sent = Moment::now().before(Duration::from_secs(10));
+        let clock = ClockPair { sent, server_us: 1_000_000 };
+        // Given four seconds after the pair was made.
+        let offer = Offer::read(&["7", "42", "5000000", "2000000"]).unwrap();
+        let client = lockfast_core::ClientId::random().unwrap();
+        let claim = Claim::new(
+            lockfast_core::AcquireRequest {
+                name: lockfast_core::LockName::new("a").unwrap(),
+                mode: lockfast_core::Mode::Exclusive,
+                holder: lockfast_core::HolderId::random(client).unwrap(),
+                ttl: Duration::from_secs(30),
+                lock_delay: Duration::ZERO,
+                wait: lockfast_core::Wait::Forever,
+                detached: false,
+                floor: None,
+            },
+            7,
+        );
+        let grant = offer.grant(&claim, Some(clock));
+        let end = grant.from + claim.ttl;
+        assert_eq!(end.since(sent), Duration::from_secs(6));
+    }
+}

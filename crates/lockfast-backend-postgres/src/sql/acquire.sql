@@ -1,0 +1,127 @@
+-- One acquisition that is not simply of a free lock to be held alone. Answers a code:
+--   1 granted (number: its fence)
+--   2, 3 waiting as the head of the queue or behind it (number: how long what blocks it lasts)
+--   4 taken (note: the lock as it is)
+--   5 the name is in use in mode `number`, 6 the holder asked for it in mode `number`
+--   7 it was revoked (note: the reason), 8 the floor is too far ahead, 9 no fence is left
+CREATE OR REPLACE FUNCTION {schema}.acquire(
+  lock_name text, me uuid, how integer, ttl_us bigint, delay_us bigint, least_fence bigint,
+  call bigint, may_wait boolean,
+  OUT code smallint, OUT number bigint, OUT note text
+) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  l {schema}.locks;
+  c {schema}.claims;
+  now_us bigint;
+  is_known boolean := false;
+BEGIN
+  l := {schema}.lock_row(lock_name);
+  now_us := {schema}.clock();
+  IF l.crowd > 0 OR (l.holder IS NOT NULL AND l.until_us <= now_us) THEN
+    l := {schema}.settle(l, now_us, me, how, false);
+  END IF;
+  IF l.holder = me THEN
+    IF how <> 0 THEN
+      code := 6; number := 0;
+      RETURN;
+    END IF;
+    UPDATE {schema}.locks k SET until_us = now_us + ttl_us + delay_us, offer = false
+      WHERE k.name = lock_name;
+    code := 1; number := l.fence;
+    RETURN;
+  END IF;
+  IF l.crowd > 0 THEN
+    SELECT * INTO c FROM {schema}.claims k WHERE k.name = lock_name AND k.holder = me;
+    is_known := FOUND;
+  END IF;
+  IF is_known THEN
+    IF c.stage = 2 THEN
+      code := 7; note := c.reason;
+    ELSIF c.mode <> how THEN
+      code := 6; number := c.mode;
+    ELSIF c.stage = 1 THEN
+      UPDATE {schema}.claims k SET until_us = now_us + acquire.ttl_us + acquire.delay_us,
+        offer = false WHERE k.name = lock_name AND k.holder = me;
+      code := 1; number := c.fence;
+    ELSIF may_wait THEN
+      UPDATE {schema}.claims k SET ttl_us = acquire.ttl_us, delay_us = acquire.delay_us,
+        call = acquire.call, seen_us = now_us WHERE k.name = lock_name AND k.holder = me;
+    END IF;
+    IF code IS NOT NULL THEN
+      RETURN;
+    END IF;
+  ELSE
+    SELECT * INTO code, number FROM {schema}.enter(l, me, how, ttl_us, delay_us, least_fence,
+      call, may_wait, now_us);
+    IF code IS NOT NULL THEN
+      RETURN;
+    END IF;
+  END IF;
+  IF may_wait THEN
+    code := CASE WHEN EXISTS (SELECT FROM {schema}.claims a JOIN {schema}.claims b
+      ON b.name = a.name AND b.stage = 0 AND b.ticket < a.ticket
+      WHERE a.name = lock_name AND a.holder = me) THEN 3 ELSE 2 END;
+    number := {schema}.blocked_us(l, now_us);
+    RETURN;
+  END IF;
+  IF is_known THEN
+    DELETE FROM {schema}.claims d WHERE d.name = lock_name AND d.holder = me;
+    l.crowd := l.crowd - 1;
+    PERFORM {schema}.note('a', lock_name, NULL, me, now_us);
+    l := {schema}.settle(l, now_us, NULL, NULL, true);
+  END IF;
+  code := 4;
+  note := {schema}.view(lock_name, now_us);
+END $$;
+
+-- A new claim: granted at once if nobody waits and the rule holds, else it stands in line if it
+-- may. Answers a code as above, or none when it has to wait or to go.
+CREATE OR REPLACE FUNCTION {schema}.enter(
+  l {schema}.locks, me uuid, how integer, ttl_us bigint, delay_us bigint, least_fence bigint,
+  call bigint, may_wait boolean, now_us bigint,
+  OUT code smallint, OUT number bigint
+) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  granted bigint := 0;
+  waiting bigint := 0;
+  in_use integer;
+  is_granted boolean;
+BEGIN
+  IF least_fence > now_us + 60000000 THEN
+    code := 8;
+    RETURN;
+  END IF;
+  IF l.crowd > 0 THEN
+    SELECT count(*) FILTER (WHERE k.stage = 1), count(*) FILTER (WHERE k.stage = 0),
+        min(k.mode) FILTER (WHERE k.stage < 2 AND k.mode <> 0)
+      INTO granted, waiting, in_use FROM {schema}.claims k WHERE k.name = l.name;
+    IF how <> 0 AND in_use <> how THEN
+      code := 5; number := in_use;
+      RETURN;
+    END IF;
+  END IF;
+  is_granted := l.holder IS NULL AND waiting = 0
+    AND CASE WHEN how = 0 THEN granted = 0 WHEN how > 0 THEN granted < how ELSE true END;
+  IF is_granted THEN
+    number := greatest(l.fence + 1, now_us, least_fence + 1);
+    IF number >= 9007199254740992 THEN
+      code := 9; number := NULL;
+      RETURN;
+    END IF;
+    code := 1;
+  ELSIF NOT may_wait THEN
+    RETURN;
+  END IF;
+  IF is_granted AND how = 0 THEN
+    UPDATE {schema}.locks k SET fence = number, holder = me, since_us = now_us, offer = false,
+      until_us = now_us + enter.ttl_us + enter.delay_us WHERE k.name = l.name;
+  ELSE
+    INSERT INTO {schema}.claims (name, holder, stage, mode, call, ttl_us, delay_us, floor, seen_us,
+        fence, until_us, since_us)
+      VALUES (l.name, me, CASE WHEN is_granted THEN 1 ELSE 0 END, how, call, ttl_us, delay_us,
+        least_fence, now_us, number, now_us + enter.ttl_us + enter.delay_us, now_us);
+    UPDATE {schema}.locks k SET crowd = k.crowd + 1, fence = greatest(k.fence, number)
+      WHERE k.name = l.name;
+  END IF;
+  PERFORM {schema}.note(CASE WHEN is_granted THEN 'g' ELSE 'q' END, l.name, number, me, now_us);
+END $$;

@@ -1,0 +1,78 @@
+-- What is stored. All times are microseconds since 1970 by the server's clock. A holder is the
+-- 16 bytes of its id; its first 6 are the client's.
+
+-- One row for the whole store.
+CREATE TABLE {schema}.store (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  -- No fence of a lock whose row was deleted is higher.
+  floor bigint NOT NULL DEFAULT 0,
+  -- Until when somebody wants to hear of events.
+  watched_us bigint NOT NULL DEFAULT 0
+);
+INSERT INTO {schema}.store DEFAULT VALUES;
+
+-- The processes that use the store.
+CREATE TABLE {schema}.clients (
+  client bytea PRIMARY KEY,
+  -- Its present connection: what arrives through one that was given up is refused.
+  link bigint NOT NULL,
+  -- Whether it has no connection that listens, and so reads its mail.
+  by_mail boolean NOT NULL,
+  program text NOT NULL,
+  host text NOT NULL,
+  pid bigint NOT NULL,
+  label text,
+  seen_us bigint NOT NULL,
+  watches_us bigint NOT NULL DEFAULT 0
+);
+
+-- One row for each lock, kept for a while when it is free. Who holds it alone stands here, so
+-- that the most frequent case changes one row and no index.
+CREATE TABLE {schema}.locks (
+  name text COLLATE "C" PRIMARY KEY,
+  -- The highest that was given for this lock.
+  fence bigint NOT NULL,
+  holder uuid,
+  -- The end of the lease with its lock-delay; for a free lock, when it became so.
+  until_us bigint NOT NULL,
+  since_us bigint NOT NULL,
+  -- Whether it was handed over and its holder has not been heard of since.
+  offer boolean NOT NULL DEFAULT false,
+  -- How many rows it has in claims.
+  crowd integer NOT NULL DEFAULT 0
+) WITH (fillfactor = 60);
+
+-- Who waits, who shares a lock with others, and from whom one was taken away. Only touched by
+-- whoever has locked the lock's row.
+CREATE TABLE {schema}.claims (
+  name text COLLATE "C" NOT NULL,
+  holder uuid NOT NULL,
+  ticket bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  -- 0 waiting, 1 granted (to share), 2 revoked.
+  stage smallint NOT NULL,
+  -- 0 exclusive, -1 shared, n: one of n permits.
+  mode integer NOT NULL,
+  -- How the client calls it.
+  call bigint NOT NULL,
+  ttl_us bigint NOT NULL,
+  delay_us bigint NOT NULL,
+  floor bigint,
+  -- When a waiting claim was last heard of.
+  seen_us bigint NOT NULL,
+  fence bigint,
+  until_us bigint,
+  since_us bigint,
+  offer boolean NOT NULL DEFAULT false,
+  reason text,
+  PRIMARY KEY (name, holder)
+);
+CREATE INDEX claims_in_order ON {schema}.claims (name, stage, ticket);
+
+-- Messages to clients that do not listen.
+CREATE TABLE {schema}.mail (
+  seq bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+  client bytea NOT NULL,
+  message text NOT NULL,
+  sent_us bigint NOT NULL
+);
+CREATE INDEX mail_of_client ON {schema}.mail (client, seq);

@@ -1,0 +1,248 @@
+//! A database as its clients share it: what is asked is gathered into batches, and what is
+//! answered or pushed finds the one who waits for it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lockfast_core::batch::Inbox;
+use lockfast_core::{ClientId, ConnectContext, Label, LossReporter};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use tokio_postgres::Row;
+
+use crate::batch::{Batch, Give, LOCKS_MAX, Op, Plain, Purpose, Take, Value};
+use crate::claim::Claim;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::lobby::{Due, Lobby};
+use crate::watcher::Feeds;
+use crate::wire::Dialer;
+
+/// A database and who we are to it.
+pub(crate) struct Store {
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) client: ClientId,
+    pub(crate) label: Label,
+    pub(crate) losses: LossReporter,
+    pub(crate) runtime: Handle,
+    pub(crate) lobby: Lobby,
+    pub(crate) feeds: Feeds,
+    /// Wakes the link when something is asked.
+    pub(crate) asked: Arc<Notify>,
+    /// Wakes whoever reads the mail when there may be some.
+    pub(crate) expects_mail: Notify,
+    /// Whether pushes cannot reach us, so that messages are read from a table.
+    by_mail: AtomicBool,
+    me: Weak<Self>,
+    calls: AtomicI64,
+    /// Made anew for each connection: what arrives through an earlier one is refused.
+    link: AtomicI64,
+    needs_enrolment: AtomicBool,
+    inbox: Inbox<Op>,
+    backlog: Mutex<Backlog>,
+}
+
+#[derive(Default)]
+struct Backlog {
+    ops: VecDeque<Op>,
+    /// Requests of a batch that failed: each is asked alone, so that one does not fail the rest.
+    alone: VecDeque<Op>,
+    fresh: Vec<Op>,
+}
+
+/// What the link has to do next.
+pub(crate) enum Work {
+    Batch(Batch, Duration),
+    Plain(Plain),
+}
+
+impl Store {
+    pub(crate) fn new(dialer: Arc<Dialer>, context: ConnectContext) -> Arc<Self> {
+        let asked = Arc::new(Notify::new());
+        let waker = Arc::clone(&asked);
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            dialer,
+            client: context.client,
+            label: context.label,
+            losses: context.losses,
+            runtime: context.runtime,
+            lobby: Lobby::default(),
+            feeds: Feeds::default(),
+            asked,
+            expects_mail: Notify::new(),
+            by_mail: AtomicBool::new(false),
+            calls: AtomicI64::new(0),
+            link: AtomicI64::new(0),
+            needs_enrolment: AtomicBool::new(false),
+            inbox: Inbox::new(move || waker.notify_one()),
+            backlog: Mutex::default(),
+        })
+    }
+
+    /// This store, for work in the background; not while it is being dropped.
+    pub(crate) fn me(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.dialer.config
+    }
+
+    /// A number for a new claim.
+    pub(crate) fn next_call(&self) -> i64 {
+        self.calls.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn link(&self) -> i64 {
+        self.link.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_link(&self, link: i64) {
+        self.link.store(link, Ordering::Release);
+    }
+
+    pub(crate) fn client_value(&self) -> Value {
+        Value::Bytes(self.client.as_bytes().to_vec())
+    }
+
+    pub(crate) fn is_by_mail(&self) -> bool {
+        self.by_mail.load(Ordering::Acquire)
+    }
+
+    /// Changes how messages reach us; the server is told before anything else is asked.
+    pub(crate) fn set_by_mail(&self, by_mail: bool) {
+        if self.by_mail.swap(by_mail, Ordering::AcqRel) != by_mail {
+            self.ask_for_enrolment();
+            self.expects_mail.notify_one();
+        }
+    }
+
+    pub(crate) fn ask_for_enrolment(&self) {
+        self.needs_enrolment.store(true, Ordering::Release);
+        self.asked.notify_one();
+    }
+
+    /// Whether the server must be told who we are.
+    pub(crate) fn takes_enrolment(&self) -> bool {
+        self.needs_enrolment.swap(false, Ordering::AcqRel)
+    }
+
+    /// Asks the server, together with whoever else does.
+    pub(crate) fn submit(&self, op: Op) {
+        self.inbox.push(op);
+    }
+
+    /// Runs another statement, in which `{schema}` stands for the schema.
+    pub(crate) async fn ask(
+        &self,
+        statement: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, Failure> {
+        let (asker, answer) = oneshot::channel();
+        let statement = statement.replace("{schema}", &self.config().schema);
+        self.submit(Op::Plain(Plain { statement, values, asker, tries: 0 }));
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Gives back what nobody wants, in the background.
+    pub(crate) fn undo(&self, claim: &Claim) {
+        let (name, holder) = (claim.name.clone(), claim.holder);
+        self.submit(Op::Give(Give { name, holder, asker: None, tries: 0 }));
+    }
+
+    /// Tends those who wait, for ever.
+    pub(crate) async fn tend_lobby(self: Arc<Self>) {
+        self.lobby
+            .tend(|due| {
+                for due in due {
+                    let (claim, purpose) = match due {
+                        Due::Look(claim) => (claim, Purpose::Look),
+                        Due::Last(claim) => (claim, Purpose::Last),
+                        Due::Gone(claim) => {
+                            self.undo(&claim);
+                            continue;
+                        }
+                    };
+                    self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
+                }
+            })
+            .await;
+    }
+
+    /// Puts requests back to where they came from.
+    pub(crate) fn requeue(&self, ops: Vec<Op>) {
+        let mut backlog = lock(&self.backlog);
+        ops.into_iter().rev().for_each(|op| backlog.ops.push_front(op));
+        self.asked.notify_one();
+    }
+
+    /// Lets requests be asked again, each alone.
+    pub(crate) fn separate(&self, ops: Vec<Op>) {
+        lock(&self.backlog).alone.extend(ops);
+        self.asked.notify_one();
+    }
+
+    /// Gathers what waits.
+    pub(crate) fn gather(&self) -> Option<Work> {
+        let request_timeout = self.config().request_timeout;
+        let mut backlog = lock(&self.backlog);
+        let Backlog { ops, alone, fresh } = &mut *backlog;
+        if let Some(op) = alone.pop_front() {
+            let limit = op.limit(request_timeout);
+            return Some(Work::Batch(Batch::new(vec![op]), limit));
+        }
+        self.inbox.take_into(fresh);
+        ops.extend(fresh.drain(..));
+        let mut taken = Vec::with_capacity(ops.len().min(LOCKS_MAX));
+        let mut limit = request_timeout;
+        let mut locks = 0;
+        while let Some(op) = ops.pop_front() {
+            if op.is_moot() {
+                continue;
+            }
+            let is_plain = matches!(op, Op::Plain(_));
+            if !taken.is_empty() && (is_plain || locks + op.locks() > LOCKS_MAX) {
+                ops.push_front(op);
+                break;
+            }
+            if let Op::Plain(plain) = op {
+                return Some(Work::Plain(plain));
+            }
+            locks += op.locks();
+            limit = limit.min(op.limit(request_timeout));
+            taken.push(op);
+        }
+        (!taken.is_empty()).then(|| Work::Batch(Batch::new(taken), limit))
+    }
+
+    /// Everything that waits to be asked, because it cannot be.
+    pub(crate) fn take_waiting(&self) -> Vec<Op> {
+        let mut backlog = lock(&self.backlog);
+        let Backlog { ops, alone, fresh } = &mut *backlog;
+        self.inbox.take_into(fresh);
+        alone.drain(..).chain(ops.drain(..)).chain(fresh.drain(..)).collect()
+    }
+
+    /// Whether something waits to be asked.
+    pub(crate) fn has_waiting(&self) -> bool {
+        let mut backlog = lock(&self.backlog);
+        let Backlog { ops, alone, fresh } = &mut *backlog;
+        self.inbox.take_into(fresh);
+        ops.extend(fresh.drain(..));
+        !ops.is_empty() || !alone.is_empty()
+    }
+}
+
+pub(crate) fn closed() -> Failure {
+    Failure::new(
+        lockfast_core::ErrorKind::Unreachable,
+        "the claim was given up, or the connection was closed",
+    )
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

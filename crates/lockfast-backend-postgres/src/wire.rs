@@ -1,0 +1,355 @@
+//! Connections to the server: how they are made, what stands between, and what is asked.
+
+mod socket;
+mod tls;
+
+use std::fmt::Write as _;
+use std::io;
+use std::time::Duration;
+
+use lockfast_core::{ErrorKind, HolderId};
+use rustix::net::sockopt;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+use tokio_postgres::{AsyncMessage, Client, Row};
+
+use crate::config::{Config, Endpoint, TlsMode};
+use crate::failure::Failure;
+use socket::Socket;
+use tls::{Encrypted, Encryption};
+
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVE_PROBES: u32 = 3;
+const USER_TIMEOUT_MS: u32 = 10_000;
+const CANCEL_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// What the server is told when a connection starts: to notice when we are gone, and a mark by
+/// which we see whether we talk to the server itself.
+const SETTINGS: &str = "-c default_transaction_isolation=read\\ committed -c jit=off \
+    -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 \
+    -c tcp_user_timeout=10000";
+
+type Connection = tokio_postgres::Connection<Socket, Encrypted>;
+
+/// Makes connections.
+pub(crate) struct Dialer {
+    pub(crate) config: Config,
+    encryption: Option<Encryption>,
+}
+
+/// A connection that is in use. It is closed when this is dropped.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    /// What the server pushes.
+    pub(crate) messages: mpsc::UnboundedReceiver<Push>,
+    /// Whether we talk to a server's session and not to a pooler, which gives each transaction
+    /// another one.
+    pub(crate) is_direct: bool,
+    pub(crate) endpoint: Endpoint,
+    encryption: Option<Encryption>,
+    /// Closed when the connection has ended.
+    alive: watch::Receiver<()>,
+    task: AbortHandle,
+}
+
+/// A notification.
+pub(crate) struct Push {
+    pub(crate) channel: String,
+    pub(crate) payload: String,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A value of a statement and its type, so that the server need not be asked for it.
+pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
+
+impl Session {
+    /// Runs a statement in one round trip, without leaving anything in the server's session.
+    pub(crate) async fn ask(
+        &self,
+        statement: &str,
+        params: &[Param<'_>],
+        limit: Duration,
+    ) -> Result<Vec<Row>, Failure> {
+        match tokio::time::timeout(limit, self.client.query_typed(statement, params)).await {
+            Ok(result) => result.map_err(|error| Failure::of_driver(&self.endpoint, &error)),
+            Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
+        }
+    }
+
+    /// Asks the server to give up what it is doing for this session, on a connection of its own.
+    pub(crate) async fn cancel(&self) {
+        let cancelling = async {
+            let stream = open(&self.endpoint).await.ok()?;
+            let connector = tls::Connector(self.encryption.clone());
+            self.client.cancel_token().cancel_query_raw(stream, connector).await.ok()
+        };
+        // If it does not arrive, the end of the connection does the same, later.
+        let _ = tokio::time::timeout(CANCEL_TIME_MAX, cancelling).await;
+    }
+
+    /// Returns when the connection has ended.
+    pub(crate) fn watch_end(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut alive = self.alive.clone();
+        async move { while alive.changed().await.is_ok() {} }
+    }
+
+    /// Runs statements of which no answer is expected.
+    pub(crate) async fn execute(&self, script: &str, limit: Duration) -> Result<(), Failure> {
+        match tokio::time::timeout(limit, self.client.batch_execute(script)).await {
+            Ok(result) => result.map_err(|error| Failure::of_driver(&self.endpoint, &error)),
+            Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
+        }
+    }
+}
+
+impl Dialer {
+    pub(crate) fn new(config: Config) -> Result<Self, Failure> {
+        let encryption = match (&config.endpoint, config.tls.mode) {
+            (Endpoint::Unix(_), _) | (_, TlsMode::Disable) => None,
+            (Endpoint::Tcp { host, .. }, _) => Some(Encryption::prepare(&config.tls, host)?),
+        };
+        Ok(Self { config, encryption })
+    }
+
+    /// Connects to a server that takes locks. Must be called on the runtime that is to drive the
+    /// connection.
+    pub(crate) async fn dial(&self) -> Result<Session, Failure> {
+        let limit = self.config.request_timeout;
+        let endpoint = &self.config.endpoint;
+        match tokio::time::timeout(limit, self.dial_at_leisure()).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure::of_silence(endpoint, limit)),
+        }
+    }
+
+    async fn dial_at_leisure(&self) -> Result<Session, Failure> {
+        let mark = random()?.unsigned_abs();
+        let (client, connection) = match self.start(Some(mark)).await {
+            Err(error) if is_refused_setting(&error) => self.start(None).await,
+            other => other,
+        }
+        .map_err(|error| match error {
+            Unconnected::Unknown(error) => Failure::new(
+                ErrorKind::Unreachable,
+                format!("the host of {} is not known: {error}", self.config.endpoint),
+            ),
+            Unconnected::Failed(error) => Failure::of_io(&self.config.endpoint, &error),
+            Unconnected::Driver(error) => Failure::of_driver(&self.config.endpoint, &error),
+        })?;
+        let (sender, messages) = mpsc::unbounded_channel();
+        let (living, alive) = watch::channel(());
+        let task = tokio::spawn(drive(connection, sender, living)).abort_handle();
+        let mut session = Session {
+            client,
+            messages,
+            is_direct: false,
+            endpoint: self.config.endpoint.clone(),
+            encryption: self.encryption.clone(),
+            alive,
+            task,
+        };
+        self.look(&mut session, mark).await?;
+        Ok(session)
+    }
+
+    /// Finds out with whom we talk.
+    async fn look(&self, session: &mut Session, mark: u64) -> Result<(), Failure> {
+        const QUESTION: &str = "SELECT current_setting('lockfast.mark', true), \
+            current_setting('transaction_read_only') = 'on', \
+            current_setting('synchronous_commit') = 'off', current_setting('fsync') = 'off'";
+        let rows = session.ask(QUESTION, &[], self.config.request_timeout).await?;
+        let row = rows.first().ok_or_else(|| Failure::of_nonsense("no settings"))?;
+        let found: Option<String> = get(row, 0)?;
+        session.is_direct = found.is_some_and(|found| found == mark.to_string());
+        if get(row, 1)? {
+            return Err(Failure::of_standby());
+        }
+        if get(row, 2)? {
+            match session.is_direct {
+                // A grant that was told must not be lost in a crash.
+                true => {
+                    let limit = self.config.request_timeout;
+                    session.execute("SET synchronous_commit = on", limit).await?;
+                }
+                false => tracing::warn!(
+                    "synchronous_commit is off for the pooler's role: grants can be lost in a crash"
+                ),
+            }
+        }
+        if get(row, 3)? {
+            tracing::warn!("fsync is off: grants can be lost when the server's machine crashes");
+        }
+        Ok(())
+    }
+
+    async fn start(&self, mark: Option<u64>) -> Result<(Client, Connection), Unconnected> {
+        let stream = open(&self.config.endpoint).await?;
+        let mut login = tokio_postgres::Config::new();
+        login.application_name("lockfast");
+        if let Some(user) = &self.config.user {
+            login.user(user);
+        }
+        if let Some(password) = &self.config.password {
+            login.password(&password.0);
+        }
+        if let Some(database) = &self.config.database {
+            login.dbname(database);
+        }
+        if let Some(mark) = mark {
+            let mut options = String::from(SETTINGS);
+            // Writing to a string cannot fail.
+            let _ = write!(options, " -c lockfast.mark={mark}");
+            login.options(options);
+        }
+        login.ssl_mode(match self.config.tls.mode {
+            _ if self.encryption.is_none() => SslMode::Disable,
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyFull => SslMode::Require,
+        });
+        let connecting = login.connect_raw(stream, tls::Connector(self.encryption.clone()));
+        connecting.await.map_err(Unconnected::Driver)
+    }
+}
+
+/// Whether a pooler does not know the settings that a server knows.
+fn is_refused_setting(error: &Unconnected) -> bool {
+    let Unconnected::Driver(error) = error else { return false };
+    error.as_db_error().is_some_and(|error| {
+        *error.code() == SqlState::PROTOCOL_VIOLATION
+            && error.message().contains("startup parameter")
+    })
+}
+
+/// Reads and writes for as long as the connection lasts.
+async fn drive(
+    mut connection: Connection,
+    pushes: mpsc::UnboundedSender<Push>,
+    _living: watch::Sender<()>,
+) {
+    while let Some(Ok(message)) =
+        std::future::poll_fn(|context| connection.poll_message(context)).await
+    {
+        if let AsyncMessage::Notification(message) = message {
+            let (channel, payload) = (message.channel().to_owned(), message.payload().to_owned());
+            // Nobody listens on the connection for commands.
+            let _ = pushes.send(Push { channel, payload });
+        }
+    }
+}
+
+async fn open(endpoint: &Endpoint) -> Result<Socket, Unconnected> {
+    match endpoint {
+        Endpoint::Unix(path) => {
+            UnixStream::connect(path).await.map(Socket::Unix).map_err(Unconnected::Failed)
+        }
+        Endpoint::Tcp { host, port } => {
+            let stream = connect_tcp(host, *port).await?;
+            harden(&stream).map_err(Unconnected::Failed)?;
+            Ok(Socket::Tcp(stream))
+        }
+    }
+}
+
+enum Unconnected {
+    Unknown(io::Error),
+    Failed(io::Error),
+    Driver(tokio_postgres::Error),
+}
+
+async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, Unconnected> {
+    let addresses = tokio::net::lookup_host((host, port)).await.map_err(Unconnected::Unknown)?;
+    let mut last = None;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(match last {
+        Some(error) => Unconnected::Failed(error),
+        None => Unconnected::Unknown(io::Error::other("it has no address")),
+    })
+}
+
+fn harden(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_user_timeout(stream, USER_TIMEOUT_MS)?;
+    Ok(())
+}
+
+/// A number that nobody else has.
+pub(crate) fn random() -> Result<i64, Failure> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Failure::new(ErrorKind::Internal, format!("no random numbers: {error}"))
+    })?;
+    Ok(i64::from_le_bytes(bytes))
+}
+
+/// Between 0 and 1, for waits that must not coincide.
+pub(crate) fn jitter() -> f64 {
+    random().map_or(0.5, |number| number.unsigned_abs() as f64 / i64::MAX as f64)
+}
+
+/// A field of a row.
+pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T, Failure> {
+    row.try_get(at).map_err(Failure::of_nonsense)
+}
+
+/// A holder's id as the server stores it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Uuid(pub(crate) HolderId);
+
+impl ToSql for Uuid {
+    fn to_sql(
+        &self,
+        _: &Type,
+        out: &mut bytes::BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.extend_from_slice(self.0.as_bytes());
+        Ok(IsNull::No)
+    }
+
+    accepts!(UUID);
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Uuid {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self(HolderId::from_bytes(raw.try_into()?)))
+    }
+
+    accepts!(UUID);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_neither_lingers_nor_hangs() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        harden(&stream).unwrap();
+        assert!(stream.nodelay().unwrap());
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), KEEPALIVE_IDLE);
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), USER_TIMEOUT_MS);
+    }
+}

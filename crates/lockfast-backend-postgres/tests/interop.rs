@@ -1,0 +1,167 @@
+//! Sharing an advisory lock with programs that know nothing of Lockfast, both ways round, and what
+//! a session lock promises. The other program is psql.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
+
+mod kit;
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use kit::{
+    Postgres, ROLE, TIME_MAX, bounded, check_error, connect, eventually, hold, loss, queue_for,
+    refusal, start, ttl, url,
+};
+use lockfast::{ErrorKind, Locker, LossCause, Options, Released, RevokeOutcome, RevokeRequest};
+
+const NAME: &str = "nightly";
+const TTL: Duration = Duration::from_secs(10);
+
+/// A session of psql.
+struct Psql {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Psql {
+    fn start(postgres: &Postgres) -> Self {
+        let mut child = Command::new("psql")
+            .args(["-qAtX", "-U", ROLE, "-p", &postgres.port().to_string(), "-h"])
+            .arg(postgres.socket_directory())
+            .arg("postgres")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("psql; run: cargo xtask setup");
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, input, output }
+    }
+
+    fn send(&mut self, sql: &str) {
+        writeln!(self.input, "{sql};").unwrap();
+    }
+
+    fn ask(&mut self, sql: &str) -> String {
+        self.send(sql);
+        self.read()
+    }
+
+    fn read(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Psql {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn advisory(postgres: &Postgres) -> Locker {
+    connect(&format!("{}?mode=advisory", url(postgres))).await
+}
+
+/// Lockfast holds, and the other program waits in the server's queue; then the other way round.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn psql_and_lockfast_keep_each_other_out() {
+    let postgres = start();
+    let locker = advisory(&postgres).await;
+    let mut psql = Psql::start(&postgres);
+    for (name, key) in [(NAME, "hashtextextended('nightly', 0)"), ("4711", "4711")] {
+        let guard = hold(&locker, name, ttl(TTL)).await;
+        assert_eq!(psql.ask(&format!("SELECT pg_try_advisory_lock({key})")), "f");
+        psql.send(&format!("SELECT 'got' FROM pg_advisory_lock({key})"));
+        let lock = guard.name().clone();
+        eventually("psql waits", TIME_MAX, async || {
+            locker.inspect(&lock).await.unwrap().waiting == 1
+        })
+        .await;
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        assert_eq!(psql.read(), "got");
+        let refusal = refusal(&locker, name).await;
+        assert!(refusal.lock.holders[0].label.is_none(), "psql is not Lockfast: {refusal:?}");
+        let waiter = queue_for(&locker, name).await;
+        assert_eq!(psql.ask(&format!("SELECT pg_advisory_unlock({key})")), "t");
+        let next = bounded(waiter).await.unwrap();
+        assert!(next.fence().get() > 0);
+        next.release().await.unwrap();
+    }
+}
+
+/// P4, P11: session locks are fenced, say who has them, and are told apart by their mode.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_locks_are_fenced_and_seen() {
+    let postgres = start();
+    let locker = advisory(&postgres).await;
+    let mut last = 0;
+    for _ in 0..3 {
+        let guard = hold(&locker, NAME, Options::default().ttl(TTL)).await;
+        assert!(guard.fence().get() > last);
+        last = guard.fence().get();
+        let seen = locker.list("nigh", None, 10).await.unwrap();
+        assert_eq!(seen.len(), 1);
+        assert_eq!(seen[0].holders[0].fence, Some(guard.fence()));
+        let label = seen[0].holders[0].label.as_ref().unwrap();
+        assert_eq!(label.pid, std::process::id());
+        guard.release().await.unwrap();
+    }
+    let lock = locker.rwlock(NAME).unwrap();
+    let (one, two) = (lock.read().acquire().await.unwrap(), lock.read().acquire().await.unwrap());
+    refusal(&locker, NAME).await;
+    drop((one, two));
+    let semaphore = locker.semaphore(NAME, 2).unwrap();
+    let error = bounded(semaphore.try_acquire()).await.unwrap_err();
+    check_error(&error, ErrorKind::Unsupported, &["mode=lease"]);
+}
+
+/// P3: when the session ends, its holder is told at once, and an operator can end it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_the_session_is_the_end_of_the_lock() {
+    let postgres = start();
+    let locker = advisory(&postgres).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let waiter = queue_for(&locker, NAME).await;
+    postgres.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted \
+         AND objsubid = 1",
+    );
+    let cause = loss(&guard, Duration::from_secs(1)).await;
+    assert_eq!(cause, LossCause::SessionEnded);
+    let next = bounded(waiter).await.unwrap();
+    let request = RevokeRequest {
+        name: next.name().clone(),
+        expect_fence: Some(next.fence()),
+        reason: "the test says so".into(),
+    };
+    let outcome = locker.revoke(request).await.unwrap();
+    assert!(matches!(outcome, RevokeOutcome::Revoked(_)), "{outcome:?}");
+    assert_eq!(loss(&next, Duration::from_secs(1)).await, LossCause::SessionEnded);
+}
+
+/// P5, P10: a wait that ends or is given up leaves the server's queue, and no session behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_ends_leaves_nothing() {
+    let postgres = start();
+    let locker = advisory(&postgres).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let wait = Options::default().wait(Duration::from_millis(200));
+    let mutex = locker.mutex(NAME).unwrap().with(wait).unwrap();
+    check_error(&bounded(mutex.acquire()).await.unwrap_err(), ErrorKind::Taken, &[]);
+    let waiter = queue_for(&locker, NAME).await;
+    waiter.abort();
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'lockfast%'";
+    eventually("only the holder's is left", TIME_MAX, async || postgres.sql(sessions) == "1").await;
+    guard.release().await.unwrap();
+    eventually("none is left", TIME_MAX, async || postgres.sql(sessions) == "0").await;
+}

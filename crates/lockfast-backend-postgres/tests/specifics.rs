@@ -1,0 +1,152 @@
+//! What only this store promises: how many statements and connections things take, and that
+//! nothing stays behind.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
+
+mod kit;
+
+use std::time::Duration;
+
+use kit::{
+    Postgres, SCHEMA, Setup, bounded, connect, eventually, hold, prepare, queue_for, start, ttl,
+    url,
+};
+use lockfast::{Locker, Options, Released};
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// A server that counts statements.
+fn start_counting() -> Postgres {
+    let setup = Setup::new().set("shared_preload_libraries", "pg_stat_statements");
+    let postgres = prepare(setup);
+    postgres.sql("CREATE EXTENSION pg_stat_statements");
+    postgres
+}
+
+/// How many statements clients have sent for locks.
+fn statements(postgres: &Postgres) -> u64 {
+    let sql = format!(
+        "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements WHERE query LIKE '%{SCHEMA}.%' \
+         AND query NOT LIKE '%pg_stat_statements%' AND query NOT LIKE '%inspect%'"
+    );
+    postgres.sql(&sql).parse().unwrap()
+}
+
+/// Ten thousand locks over two connections, renewed by few statements.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_locks_over_two_connections() {
+    let postgres = start_counting();
+    let locker = connect(&url(&postgres)).await;
+    let take = |locker: &Locker, at: usize| {
+        let options = Options::default().ttl(Duration::from_secs(30));
+        let mutex = locker.mutex(format!("lock-{at:05}")).unwrap().with(options).unwrap();
+        tokio::spawn(async move { mutex.acquire().await.unwrap() })
+    };
+    let mut guards = Vec::new();
+    let tasks: Vec<_> = (0..10_000).map(|at| take(&locker, at)).collect();
+    for task in tasks {
+        guards.push(bounded(task).await.unwrap());
+    }
+    let ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockfast'";
+    assert_eq!(postgres.sql(ours), "2");
+    let held = format!("SELECT count(holder) FROM {SCHEMA}.locks");
+    assert_eq!(postgres.sql(&held), "10000");
+    let start = statements(&postgres);
+    let deadlines: Vec<_> = guards.iter().map(|guard| guard.deadline()).collect();
+    eventually("all are renewed", Duration::from_secs(25), async || {
+        let renewed = |(guard, seen): (&lockfast::Guard, &lockfast::Moment)| {
+            guard.deadline().since(*seen) > Duration::ZERO
+        };
+        guards.iter().zip(&deadlines).all(renewed)
+    })
+    .await;
+    let run = statements(&postgres) - start;
+    assert!(run <= 20, "{run} statements for 10000 renewals");
+    drop(guards);
+    eventually("all are free", Duration::from_secs(25), async || postgres.sql(&held) == "0").await;
+}
+
+/// A hand-over takes two statements: one lets the next in and joins the queue's end, in the best
+/// case, and none is spent on waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_takes_two_statements() {
+    const WAITERS: usize = 32;
+    const ROUNDS: usize = 5;
+    let postgres = start_counting();
+    let locker = connect(&url(&postgres)).await;
+    let before = statements(&postgres);
+    let work = |locker: Locker| {
+        tokio::spawn(async move {
+            for _ in 0..ROUNDS {
+                hold(&locker, "a", Options::default().wait_forever())
+                    .await
+                    .release()
+                    .await
+                    .unwrap();
+            }
+        })
+    };
+    let tasks: Vec<_> = (0..WAITERS).map(|_| work(locker.clone())).collect();
+    for task in tasks {
+        bounded(task).await.unwrap();
+    }
+    let run = statements(&postgres) - before;
+    let most = u64::try_from(2 * WAITERS * ROUNDS).unwrap();
+    assert!(run <= most, "{run} statements for {} hand-overs", WAITERS * ROUNDS);
+    assert_eq!(postgres.sql(&format!("SELECT count(*) FROM {SCHEMA}.claims")), "0");
+}
+
+/// A waiter that nothing happens to asks at most once in five seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_is_silent() {
+    let postgres = start_counting();
+    let (one, two) = (connect(&url(&postgres)).await, connect(&url(&postgres)).await);
+    let guard = hold(&one, "a", ttl(TTL)).await;
+    let waiter = queue_for(&two, "a").await;
+    let before = statements(&postgres);
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    let run = statements(&postgres) - before;
+    assert!(run <= 2, "{run} statements in eight seconds");
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    drop(bounded(waiter).await.unwrap());
+}
+
+/// Rows of locks that nobody uses are removed, those in use are not, and fences go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_rows_are_removed() {
+    let postgres = start();
+    let locker = connect(&url(&postgres)).await;
+    let kept = hold(&locker, "kept", ttl(TTL)).await;
+    let gone = hold(&locker, "gone", ttl(TTL)).await;
+    let fence = gone.fence().get();
+    gone.release().await.unwrap();
+    let names = format!("SELECT string_agg(name, ' ') FROM {SCHEMA}.locks");
+    let sweep = format!("SELECT {SCHEMA}.sweep('\\x000000000000', 0)");
+    eventually("it is old enough", Duration::from_secs(10), async || {
+        postgres.sql(&sweep);
+        postgres.sql(&names) == "kept"
+    })
+    .await;
+    let floor: u64 = postgres.sql(&format!("SELECT floor FROM {SCHEMA}.store")).parse().unwrap();
+    assert!(floor >= fence);
+    assert!(hold(&locker, "gone", ttl(TTL)).await.fence().get() > fence);
+    assert!(kept.check().is_ok());
+}
+
+/// A socket of this machine is enough, and names in another alphabet are whole and told apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_of_this_machine() {
+    let postgres = start();
+    let directory = kit::encode(&postgres.socket_directory().display().to_string());
+    let locker = connect(&format!("postgres://app@{directory}:{}/postgres", postgres.port())).await;
+    let long = "ü".repeat(127);
+    let guards = [hold(&locker, &long, ttl(TTL)).await, hold(&locker, "Ü", ttl(TTL)).await];
+    let stored = format!("SELECT name FROM {SCHEMA}.locks WHERE octet_length(name) = 254");
+    assert_eq!(postgres.sql(&stored), long);
+    drop(guards);
+}
