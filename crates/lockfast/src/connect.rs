@@ -39,6 +39,12 @@ const BACKENDS: &[Entry] = &[
         connect: lockfast_backend_redlock::connect,
         migrate: None,
     },
+    #[cfg(feature = "postgres")]
+    Entry {
+        schemes: lockfast_backend_postgres::SCHEMES,
+        connect: lockfast_backend_postgres::connect,
+        migrate: Some(lockfast_backend_postgres::migrate),
+    },
 ];
 
 /// The store that `url` names, found before anything is touched.
