@@ -42,14 +42,13 @@ impl<H: Copy + Eq, F: Copy + Ord + Default> Node<H, F> {
 
     /// Takes back what `holder` may have been granted by proposals up to `fence`; true if there was
     /// something. A later proposal's grant stays, so that a late undo of one try cannot hurt the
-    /// next. Where the lock is free the fence is raised, so that a proposal that arrives after its
+    /// next. Where the lock was free the fence is raised, so that a proposal that arrives after its
     /// own undo is refused.
     pub fn undo(&mut self, holder: H, fence: F) -> bool {
         let was_held = self.has(holder) && self.fence <= fence;
         if was_held {
             self.holder = None;
-        }
-        if self.holder.is_none() {
+        } else if self.holder.is_none() {
             self.fence = self.fence.max(fence);
         }
         was_held
@@ -114,7 +113,7 @@ mod tests {
     fn an_undo_is_answered_by_the_table() {
         let table = [
             (node('a', 5), 'a', 5, true, node(None, 5)),
-            (node('a', 5), 'a', 7, true, node(None, 7)),
+            (node('a', 5), 'a', 7, true, node(None, 5)),
             (node('a', 5), 'a', 4, false, node('a', 5)),
             (node('b', 5), 'a', 9, false, node('b', 5)),
             (node(None, 3), 'a', 5, false, node(None, 5)),

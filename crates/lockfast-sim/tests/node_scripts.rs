@@ -1,0 +1,140 @@
+//! The scripts on a real node do what the rule says that the searches use: both are given the same
+//! requests, by seeded chance, and must answer the same and end up with the same.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "this is a test")]
+
+use lockfast_conformance::fault::redis::Redis;
+use lockfast_sim::rule::{Answer, Node};
+
+const ACQUIRE: &str = include_str!("../../lockfast-backend-redlock/src/scripts/acquire.lua");
+const RELEASE: &str = include_str!("../../lockfast-backend-redlock/src/scripts/release.lua");
+const RENEW: &str = include_str!("../../lockfast-backend-redlock/src/scripts/renew.lua");
+
+const HOLDERS: [&str; 3] =
+    ["AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB", "CCCCCCCCCCCCCCCCCCCCCC"];
+const FENCES: u64 = 9;
+const REQUESTS: usize = 400;
+/// Long enough that nothing expires by itself.
+const LEASE_MS: &str = "600000";
+/// The connection that the node knows the requests by.
+const LINK: &str = "link0001";
+
+type Rule = Node<usize, u64>;
+
+/// A real node with one lock.
+struct Real(Redis);
+
+impl Real {
+    fn start() -> Self {
+        let real = Self(Redis::start());
+        real.register();
+        real
+    }
+
+    fn register(&self) {
+        self.0.cli(&["SET", "client", LINK]);
+    }
+
+    /// The answer to a script for one lock, a line for each of its parts.
+    fn run(&self, script: &str, keys: &[&str], arguments: &[&str]) -> Vec<String> {
+        let count = keys.len().to_string();
+        let call = [&["EVAL", script, &count], keys, arguments].concat();
+        self.0.cli(&call).trim().lines().map(str::to_owned).collect()
+    }
+
+    fn acquire(&self, holder: usize, proposal: u64, raises: bool) -> Vec<String> {
+        let how = if raises { "2" } else { "0" };
+        let proposal = proposal.to_string();
+        let keys = ["watch", "client", "lock", "fence", "callers"];
+        self.run(ACQUIRE, &keys, &[LINK, HOLDERS[holder], &proposal, LEASE_MS, how])
+    }
+
+    fn release(&self, holder: usize, proposal: u64) -> Vec<String> {
+        let keys = ["watch", "client", "lock", "fence", "callers"];
+        self.run(RELEASE, &keys, &[LINK, HOLDERS[holder], &proposal.to_string(), "0"])
+    }
+
+    fn renew(&self, holder: usize) -> Vec<String> {
+        let keys = ["client", "lock", "fence", "callers", "revoked"];
+        self.run(RENEW, &keys, &[LINK, HOLDERS[holder], LEASE_MS])
+    }
+
+    /// What the node has of the lock.
+    fn read(&self) -> Rule {
+        let (value, fence) = (self.0.cli(&["GET", "lock"]), self.0.cli(&["GET", "fence"]));
+        let fence = fence.trim().parse().unwrap_or(0);
+        let holder = value.trim().split_once('.').map(|(holder, granted)| {
+            assert_eq!(granted, fence.to_string(), "while it is held, the fence is the grant's");
+            HOLDERS.iter().position(|known| *known == holder).expect("a holder of this test")
+        });
+        Rule { holder, fence }
+    }
+}
+
+/// Gives both the same request and compares their answers.
+fn step(real: &Real, rule: &mut Rule, chance: &mut impl FnMut(u64) -> u64) -> String {
+    let (holder, fence) = (chance(3) as usize, 1 + chance(FENCES));
+    match chance(20) {
+        0..=7 => {
+            let expected = match rule.acquire(holder, fence) {
+                Answer::Granted => vec!["1".to_owned()],
+                Answer::TooLow(seen) => vec!["1".to_owned(), seen.to_string()],
+                Answer::Taken(other) => vec!["0".to_owned(), text(other, rule.fence)],
+            };
+            let answer = real.acquire(holder, fence, true);
+            assert_eq!(answer[..expected.len().min(answer.len())], expected);
+            assert_eq!(answer.len() == 1, expected.len() == 1);
+            format!("{holder} proposes {fence}")
+        }
+        8..=9 if rule.has(holder) && rule.fence != fence => {
+            let expected = ["3".to_owned(), rule.fence.to_string()];
+            assert_eq!(real.acquire(holder, fence, false), expected);
+            format!("{holder} asks what it has")
+        }
+        8..=13 => {
+            let expected = u8::from(rule.undo(holder, fence)).to_string();
+            assert_eq!(real.release(holder, fence), [expected]);
+            format!("{holder} undoes {fence}")
+        }
+        14..=16 => {
+            let answer = real.renew(holder);
+            let is_counted = answer == [fence.to_string()];
+            assert_eq!(is_counted, rule.renew(holder, fence), "{answer:?}");
+            assert_eq!(answer.len() == 1, rule.has(holder), "{answer:?}");
+            format!("{holder} renews {fence}")
+        }
+        17..=18 => {
+            rule.expire();
+            real.0.cli(&["DEL", "lock"]);
+            "the grant expires".to_owned()
+        }
+        _ => {
+            rule.forget();
+            real.0.cli(&["FLUSHALL"]);
+            real.register();
+            "the node forgets".to_owned()
+        }
+    }
+}
+
+fn text(holder: usize, fence: u64) -> String {
+    format!("{}.{fence}", HOLDERS[holder])
+}
+
+#[test]
+fn the_scripts_follow_the_rule() {
+    let real = Real::start();
+    let mut rule = Rule::default();
+    let mut seed = 20_u64;
+    let mut chance = |below: u64| {
+        // Knuth's MMIX constants; the high bits are the good ones.
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let mut way = Vec::new();
+    for _ in 0..REQUESTS {
+        let before = rule;
+        way.push(step(&real, &mut rule, &mut chance));
+        assert_eq!(real.read(), rule, "{before:?}, then {:?}", way.last());
+    }
+}
