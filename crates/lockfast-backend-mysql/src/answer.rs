@@ -1,0 +1,188 @@
+//! What the server says finds the one whom it concerns.
+
+use lockfast_core::{Grant, Moment, ReleaseOutcome};
+
+use crate::batch::{Asker, Batch, ClockPair, Op, Purpose, Renewal, Take};
+use crate::claim::{Admission, Answer};
+use crate::failure::{Failure, Remedy};
+use crate::store::Store;
+use crate::wire;
+
+/// How often a request is repeated in which others were in the way.
+const REPEATS_MAX: u8 = 10;
+/// How often on a new connection.
+const RECONNECTS_MAX: u8 = 3;
+
+/// The answer to a batch, by what it is about.
+#[derive(Default)]
+struct Sections<'a> {
+    renews: Vec<(usize, &'a str)>,
+    takes: Vec<(usize, &'a str)>,
+    gives: Vec<(usize, &'a str)>,
+}
+
+impl<'a> Sections<'a> {
+    fn read(batch: &Batch, answers: &'a str) -> Option<Self> {
+        let mut sections = Self::default();
+        let mut at = match batch.is_lone() {
+            true if batch.takes.is_empty() => 2,
+            true => 1,
+            false => 0,
+        };
+        for line in answers.lines() {
+            if line.is_empty() {
+                at += 1;
+                continue;
+            }
+            let (number, rest) = line.split_once('\t')?;
+            let number = number.parse::<usize>().ok()?.checked_sub(1)?;
+            match at {
+                0 => sections.renews.push((number, rest)),
+                1 => sections.takes.push((number, rest)),
+                2 => sections.gives.push((number, rest)),
+                _ => return None,
+            }
+        }
+        Some(sections)
+    }
+}
+
+/// Lines by their numbers.
+fn by_number<'a>(lines: &[(usize, &'a str)], count: usize) -> Vec<Option<&'a str>> {
+    let mut found = vec![None; count];
+    for (number, rest) in lines {
+        if let Some(place) = found.get_mut(*number) {
+            *place = Some(*rest);
+        }
+    }
+    found
+}
+
+impl Store {
+    /// Hands out the answer to a batch.
+    pub(crate) fn distribute(&self, batch: Batch, sent: Moment, rows: &[wire::Answer]) {
+        let nonsense = || Failure::of_nonsense("an answer of another form");
+        let read = rows.first().and_then(|row| Some((row.number(0)?, row.text(1)?, row.text(2)?)));
+        let read = read.and_then(|(server_us, answers, pushes)| {
+            Some((server_us, Sections::read(&batch, answers)?, pushes))
+        });
+        let Some((server_us, sections, pushes)) = read else {
+            batch.into_ops().for_each(|op| self.fail_op(op, &nonsense()));
+            return;
+        };
+        let clock = ClockPair { sent, server_us };
+        self.note_clock(clock);
+        let Batch { renews, takes, gives, leases } = batch;
+        let lines = by_number(&sections.takes, takes.len());
+        for (take, line) in takes.into_iter().zip(lines) {
+            let line = line.ok_or_else(nonsense);
+            match line.and_then(|line| Admission::read(&take.claim, line)) {
+                Err(failure) => self.fail_op(Op::Take(take), &failure),
+                Ok(admission) => self.admit(take, admission, sent),
+            }
+        }
+        let lines = by_number(&sections.gives, gives.len());
+        for (give, line) in gives.into_iter().zip(lines) {
+            let outcome = match line {
+                Some("1") => Ok(ReleaseOutcome::Released),
+                Some("0") => Ok(ReleaseOutcome::NotHeld),
+                _ => Err(nonsense()),
+            };
+            give.asker.into_iter().for_each(|asker| drop(asker.send(outcome.clone())));
+        }
+        let mut outcomes: Vec<Vec<Renewal>> =
+            renews.iter().map(|renew| vec![Renewal::Renewed; renew.leases.len()]).collect();
+        for (number, line) in sections.renews {
+            let renewal = Renewal::read(line);
+            if let (Some((renew, lease)), Some(renewal)) = (leases.get(number), renewal) {
+                outcomes[*renew][*lease] = renewal;
+            }
+        }
+        for (renew, outcomes) in renews.into_iter().zip(outcomes) {
+            let _ = renew.asker.send(Ok(outcomes));
+        }
+        pushes.lines().for_each(|line| self.hear(line, Some(clock)));
+    }
+
+    /// Hears what came with the answer to a change that is no batch.
+    pub(crate) fn hear_pushes(&self, rows: &[wire::Answer], sent: Moment) {
+        let read = rows.first().and_then(|row| Some((row.number(0)?, row.text(2)?)));
+        let Some((server_us, pushes)) = read else { return };
+        let clock = ClockPair { sent, server_us };
+        pushes.lines().for_each(|line| self.hear(line, Some(clock)));
+    }
+
+    fn admit(&self, take: Take, admission: Admission, sent: Moment) {
+        let Take { claim, purpose, .. } = take;
+        let askers = match (purpose, &admission) {
+            (Purpose::First(asker), Admission::Waiting(place)) => {
+                if asker.is_closed() {
+                    self.undo(&claim.name, claim.holder);
+                } else {
+                    self.lobby.enter(claim, asker, *place);
+                }
+                return;
+            }
+            (_, Admission::Waiting(place)) => return self.lobby.stay(claim.holder, *place),
+            (Purpose::First(asker), _) => vec![asker],
+            // When the waiter is gone, a push was faster, or its caller gave up and releases it.
+            (_, _) => self.lobby.take(claim.holder).map_or_else(Vec::new, |waiter| waiter.askers),
+        };
+        match admission {
+            Admission::Waiting(_) => {}
+            Admission::Taken(seen) => {
+                tell_all(askers, || Answer::Taken(seen.clone()));
+            }
+            Admission::Granted(fence) => {
+                tell_all(askers, || Answer::Granted(Grant { fence, from: sent }));
+            }
+        }
+    }
+
+    /// A batch was not served. Returns whether the connection is of no use any more.
+    pub(crate) fn mend(&self, ops: impl Iterator<Item = Op>, failure: &Failure) -> bool {
+        let mut again = Vec::new();
+        for mut op in ops {
+            let is_again = match failure.remedy {
+                Remedy::Tell | Remedy::Reconnect => false,
+                Remedy::Repeat => op.try_again(REPEATS_MAX),
+                Remedy::ReconnectAndRepeat => op.try_again(RECONNECTS_MAX),
+            };
+            match is_again {
+                true => again.push(op),
+                false => self.fail_op(op, failure),
+            }
+        }
+        self.requeue(again);
+        matches!(failure.remedy, Remedy::Reconnect | Remedy::ReconnectAndRepeat)
+    }
+
+    /// Tells whoever asked that there is no answer.
+    pub(crate) fn fail_op(&self, op: Op, failure: &Failure) {
+        match op {
+            Op::Take(Take { purpose: Purpose::First(asker), .. }) => {
+                drop(asker.send(Err(failure.clone())));
+            }
+            Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
+                self.lobby.miss(claim.holder, failure);
+            }
+            Op::Take(Take { claim, purpose: Purpose::Last, .. }) => {
+                let waiter = self.lobby.take(claim.holder);
+                for asker in waiter.into_iter().flat_map(|waiter| waiter.askers) {
+                    drop(asker.send(Err(failure.clone())));
+                }
+            }
+            Op::Give(give) => {
+                give.asker.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
+            }
+            Op::Renew(renew) => drop(renew.asker.send(Err(failure.clone()))),
+            Op::Ask(ask) => drop(ask.asker.send(Err(failure.clone()))),
+        }
+    }
+}
+
+/// Gives the same answer to all who asked the same.
+pub(crate) fn tell_all(askers: Vec<Asker<Answer>>, answer: impl Fn() -> Answer) -> bool {
+    // Not `any`: everybody is told.
+    askers.into_iter().filter_map(|asker| asker.send(Ok(answer())).ok()).count() > 0
+}

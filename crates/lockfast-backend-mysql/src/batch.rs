@@ -1,0 +1,312 @@
+//! What is asked of the server, and how many askers share one call and one commit.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::{
+    ClientId, HolderId, LockName, LossCause, Moment, ReleaseOutcome, RenewRequest,
+};
+use tokio::sync::oneshot;
+
+use crate::claim::{Answer, Claim, read_client, whole_us, write_mode};
+use crate::failure::Failure;
+use crate::wire::{self, Argument};
+
+/// How many acquisitions and how many releases one call carries.
+pub(crate) const LOCKS_MAX: usize = 256;
+/// How many renewals it does.
+pub(crate) const LEASES_MAX: usize = 1000;
+
+/// The way an answer goes back.
+pub(crate) type Asker<T> = oneshot::Sender<Result<T, Failure>>;
+
+/// One request.
+pub(crate) enum Op {
+    Take(Take),
+    Give(Give),
+    Renew(Renew),
+    Ask(Ask),
+}
+
+/// Asks for a lock.
+pub(crate) struct Take {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) purpose: Purpose,
+    pub(crate) tries: u8,
+}
+
+/// Who wants to know about an acquisition.
+pub(crate) enum Purpose {
+    /// The caller, for the first time.
+    First(Asker<Answer>),
+    /// A claim that waits looks whether its turn has come.
+    Look,
+    /// A claim whose time is up takes what it can get now, or goes.
+    Last,
+}
+
+impl Purpose {
+    /// Whether the claim stays in the queue when its turn has not come.
+    fn may_wait(&self, claim: &Claim) -> bool {
+        match self {
+            Self::First(_) => claim.may_wait(),
+            Self::Look => true,
+            Self::Last => false,
+        }
+    }
+}
+
+/// Gives a lock back.
+pub(crate) struct Give {
+    pub(crate) name: LockName,
+    pub(crate) holder: HolderId,
+    pub(crate) asker: Option<Asker<ReleaseOutcome>>,
+    pub(crate) tries: u8,
+}
+
+/// Asks for more time.
+pub(crate) struct Renew {
+    pub(crate) leases: Arc<[RenewRequest]>,
+    pub(crate) asker: Asker<Vec<Renewal>>,
+    pub(crate) tries: u8,
+}
+
+/// What became of a renewal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    Renewed,
+    Lost(LossCause),
+    /// Somebody else has the lock.
+    TakenBy(ClientId),
+}
+
+impl Renewal {
+    /// Reads one line of the answer, without its number.
+    pub(crate) fn read(line: &str) -> Option<Self> {
+        let (code, rest) = line.split_once('\t').unwrap_or((line, ""));
+        Some(match code {
+            "F" => Self::Lost(LossCause::Forgotten),
+            "R" => Self::Lost(LossCause::Revoked { reason: rest.into() }),
+            "T" => Self::TakenBy(read_client(rest)?),
+            _ => return None,
+        })
+    }
+}
+
+/// Any other call.
+pub(crate) struct Ask {
+    pub(crate) statement: &'static str,
+    pub(crate) arguments: Vec<Argument>,
+    /// Whether it changes something: then it begins with who asks, and may push.
+    pub(crate) is_change: bool,
+    pub(crate) asker: Asker<Reply>,
+    pub(crate) tries: u8,
+}
+
+/// What the server answered.
+pub(crate) struct Reply {
+    pub(crate) rows: Vec<wire::Answer>,
+}
+
+impl Op {
+    /// Whether nobody wants the answer any more, so that it need not be asked. Whoever gave up
+    /// an acquisition releases it afterwards.
+    pub(crate) fn is_moot(&self) -> bool {
+        match self {
+            Self::Take(Take { purpose: Purpose::First(asker), .. }) => asker.is_closed(),
+            Self::Take(_) | Self::Give(_) => false,
+            Self::Renew(renew) => renew.asker.is_closed(),
+            Self::Ask(ask) => ask.asker.is_closed(),
+        }
+    }
+
+    /// Counts another try, of which there are so many.
+    pub(crate) fn try_again(&mut self, tries_max: u8) -> bool {
+        let tries = match self {
+            Self::Take(take) => &mut take.tries,
+            Self::Give(give) => &mut give.tries,
+            Self::Renew(renew) => &mut renew.tries,
+            Self::Ask(ask) => &mut ask.tries,
+        };
+        *tries += 1;
+        *tries < tries_max
+    }
+
+    /// How long an answer is worth waiting for before the connection counts as dead.
+    pub(crate) fn limit(&self, request_timeout: Duration) -> Duration {
+        let ttl = match self {
+            Self::Take(take) => take.claim.ttl,
+            Self::Renew(renew) => {
+                renew.leases.iter().map(|lease| lease.ttl).min().unwrap_or(Duration::MAX)
+            }
+            Self::Give(_) | Self::Ask(_) => Duration::MAX,
+        };
+        (ttl / 3).max(Duration::from_millis(500)).min(request_timeout)
+    }
+}
+
+/// What one call carries. Locks are in the order of their names, so that two batches seldom wait
+/// for each other in a circle.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) renews: Vec<Renew>,
+    pub(crate) takes: Vec<Take>,
+    pub(crate) gives: Vec<Give>,
+    /// Which lease of which renewal, in the order of names.
+    pub(crate) leases: Vec<(usize, usize)>,
+}
+
+impl Batch {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.renews.is_empty() && self.takes.is_empty() && self.gives.is_empty()
+    }
+
+    pub(crate) fn into_ops(self) -> impl Iterator<Item = Op> {
+        let renews = self.renews.into_iter().map(Op::Renew);
+        let takes = self.takes.into_iter().map(Op::Take);
+        let gives = self.gives.into_iter().map(Op::Give);
+        renews.chain(takes).chain(gives)
+    }
+
+    /// Puts everything in order.
+    pub(crate) fn sort(&mut self) {
+        self.takes.sort_by(|a, b| a.claim.name.cmp(&b.claim.name));
+        self.gives.sort_by(|a, b| a.name.cmp(&b.name));
+        let renews = self.renews.iter().enumerate();
+        self.leases = renews
+            .flat_map(|(renew, op)| (0..op.leases.len()).map(move |lease| (renew, lease)))
+            .collect();
+        let renews = &self.renews;
+        self.leases.sort_by(|a, b| {
+            let name = |at: &(usize, usize)| &renews[at.0].leases[at.1].name;
+            name(a).cmp(name(b))
+        });
+    }
+
+    /// The call: a lone request has one of its own, which costs the server less.
+    pub(crate) fn call(&self, who: &str, link: u64) -> (&'static str, Vec<Argument>) {
+        let head = [Argument::from(who), Argument::from(link)];
+        let (statement, rest): (_, Vec<Argument>) =
+            match (self.renews.as_slice(), self.takes.as_slice(), self.gives.as_slice()) {
+                ([], [Take { claim, purpose, .. }], []) => (
+                    "CALL lockfast_take(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    vec![
+                        claim.name.as_str().into(),
+                        claim.holder.to_hex().into(),
+                        write_mode(claim.mode).into(),
+                        whole_us(claim.ttl).into(),
+                        whole_us(claim.lock_delay).into(),
+                        claim.floor.into(),
+                        purpose.may_wait(claim).into(),
+                    ],
+                ),
+                ([], [], [give]) => (
+                    "CALL lockfast_give(?, ?, ?, ?)",
+                    vec![give.name.as_str().into(), give.holder.to_hex().into()],
+                ),
+                _ => (
+                    "CALL lockfast_work(?, ?, ?, ?, ?)",
+                    vec![
+                        self.write_renews().into(),
+                        self.write_takes().into(),
+                        self.write_gives().into(),
+                    ],
+                ),
+            };
+        (statement, head.into_iter().chain(rest).collect())
+    }
+
+    /// Whether the answer is that of a lone request.
+    pub(crate) fn is_lone(&self) -> bool {
+        self.renews.is_empty() && self.takes.len() + self.gives.len() == 1
+    }
+
+    fn write_renews(&self) -> String {
+        write_list(&self.leases, |text, (renew, lease)| {
+            let lease = &self.renews[*renew].leases[*lease];
+            write_json(text, lease.name.as_str());
+            let (ttl, delay) = (whole_us(lease.ttl), whole_us(lease.lock_delay));
+            // Writing to a string cannot fail.
+            let _ = write!(text, ",\"{}\",{ttl},{delay}", lease.holder.to_hex());
+        })
+    }
+
+    fn write_takes(&self) -> String {
+        write_list(&self.takes, |text, Take { claim, purpose, .. }| {
+            write_json(text, claim.name.as_str());
+            let _ = write!(
+                text,
+                ",\"{}\",{},{},{},{},{}",
+                claim.holder.to_hex(),
+                write_mode(claim.mode),
+                whole_us(claim.ttl),
+                whole_us(claim.lock_delay),
+                claim.floor,
+                u8::from(purpose.may_wait(claim))
+            );
+        })
+    }
+
+    fn write_gives(&self) -> String {
+        write_list(&self.gives, |text, give| {
+            write_json(text, give.name.as_str());
+            let _ = write!(text, ",\"{}\"", give.holder.to_hex());
+        })
+    }
+}
+
+/// A list of lists, or nothing at all.
+fn write_list<T>(items: &[T], write: impl Fn(&mut String, &T)) -> String {
+    let mut text = String::with_capacity(items.len() * 96);
+    for item in items {
+        text.push_str(if text.is_empty() { "[[" } else { ",[" });
+        write(&mut text, item);
+        text.push(']');
+    }
+    if !text.is_empty() {
+        text.push(']');
+    }
+    text
+}
+
+/// Text in JSON. A name has no control characters.
+pub(crate) fn write_json(text: &mut String, word: &str) {
+    text.push('"');
+    for character in word.chars() {
+        if matches!(character, '"' | '\\') {
+            text.push('\\');
+        }
+        text.push(character);
+    }
+    text.push('"');
+}
+
+/// A moment on our clock and, not before it, one on the server's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockPair {
+    pub(crate) sent: Moment,
+    pub(crate) server_us: u64,
+}
+
+impl ClockPair {
+    /// A moment that is not after the one that the server's clock names.
+    pub(crate) fn locate(self, server_us: u64) -> Moment {
+        match server_us.checked_sub(self.server_us) {
+            Some(after) => self.sent + Duration::from_micros(after),
+            None => self.sent.before(Duration::from_micros(self.server_us - server_us)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_json() {
+        assert_eq!(write_list::<u8>(&[], |_, _| {}), "");
+        let write = |text: &mut String, word: &&str| write_json(text, word);
+        assert_eq!(write_list(&["a", "b\"\\'"], write), r#"[["a"],["b\"\\'"]]"#);
+    }
+}

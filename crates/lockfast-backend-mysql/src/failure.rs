@@ -1,0 +1,160 @@
+//! What can go wrong on the way to the server and there, and what helps against it.
+
+use lockfast_core::{Error, ErrorKind, Retry};
+use mysql_async::{DriverError, IoError, ServerError};
+
+/// A request that was not served. Unlike an error it can be told to many.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) retry: Retry,
+    pub(crate) message: String,
+    pub(crate) remedy: Remedy,
+}
+
+/// What to do about a failure before it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Nothing.
+    Tell,
+    /// The same again: nothing of it was done.
+    Repeat,
+    /// The same again on a new connection: whether it was done is not known.
+    ReconnectAndRepeat,
+    /// A new connection is needed, but that took too long for the same again.
+    Reconnect,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let retry = Error::new(kind, "").retry();
+        Self { kind, retry, message: message.into(), remedy: Remedy::Tell }
+    }
+
+    fn with(mut self, remedy: Remedy) -> Self {
+        self.remedy = remedy;
+        self
+    }
+
+    /// The server did not answer in time.
+    pub(crate) fn of_silence(endpoint: &str, limit: std::time::Duration) -> Self {
+        let message = format!("{endpoint} did not answer within {limit:?}");
+        Self::new(ErrorKind::Unreachable, message).with(Remedy::Reconnect)
+    }
+
+    /// The server answered something else than we understand.
+    pub(crate) fn of_nonsense(what: &str) -> Self {
+        let message = format!("the database holds procedures that are not Lockfast's: {what}");
+        Self::new(ErrorKind::CorruptRecord, message)
+    }
+
+    /// What the driver says.
+    pub(crate) fn of_driver(endpoint: &str, error: &mysql_async::Error) -> Self {
+        use mysql_async::Error as Driver;
+        match error {
+            Driver::Server(error) => Self::of_server(error),
+            Driver::Io(IoError::Tls(error)) => {
+                let message = format!("no encrypted connection to {endpoint}: {error}");
+                Self::new(ErrorKind::TlsHandshake, message)
+            }
+            Driver::Io(IoError::Io(error)) => {
+                let message = format!("{endpoint} cannot be reached: {error}");
+                Self::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
+            }
+            Driver::Driver(DriverError::NoClientSslFlagFromServer) => Self::new(
+                ErrorKind::TlsHandshake,
+                format!("{endpoint} does not encrypt; set it up to, or leave out tls=yes"),
+            ),
+            Driver::Driver(DriverError::ConnectionClosed) => {
+                let message = format!("{endpoint} closed the connection");
+                Self::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
+            }
+            other => {
+                let message = format!("{endpoint} does not speak as expected: {other}");
+                Self::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
+            }
+        }
+    }
+
+    /// What the server says. Its message may name users and tables, but never a password.
+    fn of_server(error: &ServerError) -> Self {
+        let said = format!("the server says: {} (error {})", error.message, error.code);
+        match error.code {
+            // Our own: another connection of this client was made since.
+            1644 if error.message.starts_with("lockfast: enrol") => Self::new(
+                ErrorKind::Unreachable,
+                "the server does not know this connection any more",
+            )
+            .with(Remedy::ReconnectAndRepeat),
+            1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1419 | 1698 => {
+                Self::new(ErrorKind::Permission, said)
+            }
+            1049 => Self::new(ErrorKind::InvalidConfig, said),
+            1054 | 1146 | 1305 | 1318 | 1449 => Self::new(
+                ErrorKind::InvalidConfig,
+                format!("the schema is missing or not whole; run lockfast migrate: {said}"),
+            ),
+            1040 | 1203 | 1226 => Self::new(ErrorKind::Unreachable, said),
+            1290 | 1792 | 1836 => Self::new(
+                ErrorKind::WrongNode,
+                format!("the server only reads, so it does not decide about locks: {said}"),
+            )
+            .with(Remedy::Reconnect),
+            1020 | 1205 | 1213 | 1317 | 1969 => {
+                Self::new(ErrorKind::Unreachable, said).with(Remedy::Repeat)
+            }
+            1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 4031 => {
+                Self::new(ErrorKind::Unreachable, said).with(Remedy::ReconnectAndRepeat)
+            }
+            // The disk or a table space is full, or the server is read-only by need.
+            1021 | 1030 | 1041 | 1114 => {
+                let mut failure = Self::new(ErrorKind::Unreachable, said);
+                failure.retry = Retry::Never;
+                failure
+            }
+            _ => Self::new(ErrorKind::Internal, said),
+        }
+    }
+
+    /// The error of whoever asked.
+    pub(crate) fn to_error(&self) -> Error {
+        Error::new(self.kind, self.message.clone()).with_backend("mysql").with_retry(self.retry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_its_class() {
+        use ErrorKind as Kind;
+        let table = [
+            (1044, Kind::Permission, Retry::Never, Remedy::Tell),
+            (1045, Kind::Permission, Retry::Never, Remedy::Tell),
+            (1370, Kind::Permission, Retry::Never, Remedy::Tell),
+            (1049, Kind::InvalidConfig, Retry::Never, Remedy::Tell),
+            (1146, Kind::InvalidConfig, Retry::Never, Remedy::Tell),
+            (1305, Kind::InvalidConfig, Retry::Never, Remedy::Tell),
+            (1040, Kind::Unreachable, Retry::Later, Remedy::Tell),
+            (1290, Kind::WrongNode, Retry::Later, Remedy::Reconnect),
+            (1792, Kind::WrongNode, Retry::Later, Remedy::Reconnect),
+            (1205, Kind::Unreachable, Retry::Later, Remedy::Repeat),
+            (1213, Kind::Unreachable, Retry::Later, Remedy::Repeat),
+            (1317, Kind::Unreachable, Retry::Later, Remedy::Repeat),
+            (1927, Kind::Unreachable, Retry::Later, Remedy::ReconnectAndRepeat),
+            (1114, Kind::Unreachable, Retry::Never, Remedy::Tell),
+            (9999, Kind::Internal, Retry::Never, Remedy::Tell),
+        ];
+        for (code, kind, retry, remedy) in table {
+            let error = ServerError { code, message: "m".into(), state: "HY000".into() };
+            let failure = Failure::of_server(&error);
+            assert_eq!(
+                (failure.kind, failure.retry, failure.remedy),
+                (kind, retry, remedy),
+                "{code}"
+            );
+            assert_eq!(failure.to_error().backend(), Some("mysql"));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The store in a MySQL or MariaDB database: `mysql://user:password@host[:port]/database`.
+//!
+//! Every lock is a row, every decision a stored procedure that the schema brings along, and every
+//! batch of requests one call and one commit. What is promised and what is not, how it is stored
+//! and every option are in the crate's README.
+
+mod answer;
+mod backend;
+mod batch;
+mod claim;
+mod config;
+mod failure;
+mod inspect;
+mod listener;
+mod lobby;
+mod migration;
+mod offer;
+mod store;
+mod watcher;
+mod wire;
+
+use std::sync::Arc;
+
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Migration, Result};
+
+/// The schemes that this crate serves.
+pub const SCHEMES: &[&str] = &["mysql", "mariadb"];
+
+/// Connects to the store at `address`, and creates its schema if there is none and the user may.
+///
+/// # Errors
+/// [`ErrorKind::InvalidUrl`](lockfast_core::ErrorKind::InvalidUrl) for an address that is not of
+/// this crate or an option that does not exist; otherwise whatever keeps the server from being
+/// used.
+///
+/// # Cancel safety
+/// Safe: a connection that nobody waits for any more is closed again.
+pub fn connect(
+    address: Address,
+    context: ConnectContext,
+) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+    Box::pin(backend::connect(address, context))
+}
+
+/// Brings the schema of the store at `address` up to date. Must be called in a tokio runtime.
+///
+/// # Errors
+/// As [`connect`]; [`ErrorKind::Permission`](lockfast_core::ErrorKind::Permission) says which
+/// rights are missing.
+///
+/// # Cancel safety
+/// Safe: what was not done is done by the next migration.
+pub fn migrate(address: Address) -> BoxFuture<'static, Result<Migration>> {
+    Box::pin(async move {
+        let dialer = wire::Dialer::new(config::Config::read(&address)?)?;
+        migration::migrate(&dialer).await.map_err(|failure| failure.to_error())
+    })
+}

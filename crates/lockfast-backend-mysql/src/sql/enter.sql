@@ -1,0 +1,59 @@
+-- One acquisition whose lock is not simply free. Adds a line to @lockfast_answers: its number and
+-- G granted (fence), W waiting (for how long it is blocked), T taken (seen), and the refusals
+-- C in use otherwise (mode), H asked for otherwise (mode), R revoked (reason), F floor too high,
+-- X fence exhausted.
+CREATE PROCEDURE lockfast_enter(
+  IN at INT, IN lock_name VARBINARY(255), IN id BINARY(16), IN its_mode INT, IN its_ttl BIGINT,
+  IN its_delay BIGINT, IN its_floor BIGINT, IN may_wait TINYINT)
+  SQL SECURITY DEFINER
+BEGIN
+  DECLARE known_stage, known_mode, other_mode INT;
+  DECLARE known_fence BIGINT;
+  DECLARE known_reason VARCHAR(1024) CHARACTER SET utf8mb4;
+  -- A claim that nobody asks for any more is dropped after a while.
+  DECLARE patience_us BIGINT DEFAULT 15000000;
+  DECLARE answer LONGTEXT CHARACTER SET utf8mb4;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+  CALL lockfast_open(lock_name);
+  SET @lockfast_self = id;
+  IF @lockfast_crowd > 0 THEN
+    SELECT stage, mode, fence, reason INTO known_stage, known_mode, known_fence, known_reason
+      FROM lockfast_claims WHERE name = lock_name AND holder = id;
+    IF known_stage IS NULL AND its_mode <> 0 THEN
+      SELECT mode INTO other_mode FROM lockfast_claims
+       WHERE name = lock_name AND stage < 2 AND mode <> 0 AND mode <> its_mode LIMIT 1;
+    END IF;
+  END IF;
+  IF @lockfast_holder = id THEN
+    SET known_stage = 1, known_mode = 0, known_fence = @lockfast_fence;
+  END IF;
+  IF known_stage = 2 THEN
+    SET answer = CONCAT('R\t', known_reason);
+  ELSEIF known_mode <> its_mode THEN
+    SET answer = CONCAT('H\t', known_mode);
+  ELSEIF known_stage = 1 THEN
+    SET answer = CONCAT('G\t', known_fence);
+    IF its_mode = 0 THEN
+      SET @lockfast_until = @lockfast_now + its_ttl + its_delay;
+    ELSE
+      UPDATE lockfast_claims
+         SET ttl_us = its_ttl, delay_us = its_delay, until_us = @lockfast_now + its_ttl + its_delay
+       WHERE name = lock_name AND holder = id;
+    END IF;
+  ELSEIF other_mode IS NOT NULL THEN
+    SET answer = CONCAT('C\t', other_mode);
+  ELSEIF its_floor > @lockfast_now + 60000000 THEN
+    SET answer = 'F';
+  ELSEIF GREATEST(@lockfast_fence, @lockfast_floor, its_floor) >= 9007199254740991 THEN
+    SET answer = 'X';
+  ELSEIF NOT may_wait AND known_stage IS NULL AND @lockfast_holder IS NOT NULL THEN
+    CALL lockfast_seen(lock_name);
+    SET answer = CONCAT('T\t', @lockfast_seen);
+  ELSE
+    CALL lockfast_queue(lock_name, id, its_mode, its_ttl, its_delay, its_floor,
+      @lockfast_now + patience_us, known_stage IS NOT NULL, may_wait, answer);
+  END IF;
+  CALL lockfast_close(lock_name);
+  SET @lockfast_self = NULL;
+  SET @lockfast_answers = CONCAT(@lockfast_answers, at, '\t', answer, '\n');
+END

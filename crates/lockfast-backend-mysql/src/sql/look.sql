@@ -1,0 +1,22 @@
+-- Looks at locks by their names: who has each and how many wait, as lockfast_seen does.
+CREATE PROCEDURE lockfast_look(IN names LONGTEXT CHARACTER SET utf8mb4)
+  SQL SECURITY DEFINER
+BEGIN
+  DECLARE now_us BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  SELECT j.at - 1,
+         CONCAT_WS(';',
+           (SELECT COUNT(*) FROM lockfast_claims c
+             WHERE c.name = l.name AND c.stage = 0 AND c.until_us > now_us),
+           IF(l.holder IS NOT NULL AND l.until_us > now_us,
+              CONCAT_WS('.', 0, l.fence, l.since_us, l.until_us - now_us, HEX(LEFT(l.holder, 6))),
+              NULL),
+           (SELECT GROUP_CONCAT(CONCAT_WS('.', c.mode, c.fence, c.since_us, c.until_us - now_us,
+                     HEX(LEFT(c.holder, 6))) ORDER BY c.ticket SEPARATOR ';')
+              FROM lockfast_claims c
+             WHERE c.name = l.name AND c.stage = 1 AND c.until_us > now_us))
+    FROM JSON_TABLE(names, '$[*]' COLUMNS (
+           at FOR ORDINALITY,
+           name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) j
+    JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+   ORDER BY j.at;
+END

@@ -1,0 +1,14 @@
+-- Takes a named lock for this connection, from an earlier one of the same client if need be.
+CREATE PROCEDURE lockfast_own(IN lock_name VARCHAR(64) CHARACTER SET utf8mb4)
+  SQL SECURITY DEFINER
+BEGIN
+  DECLARE earlier BIGINT DEFAULT IS_USED_LOCK(lock_name);
+  -- It may have ended by itself in between.
+  DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+  IF earlier IS NULL OR earlier <> CONNECTION_ID() THEN
+    IF earlier IS NOT NULL THEN
+      KILL CONNECTION earlier;
+    END IF;
+    DO GET_LOCK(lock_name, 2);
+  END IF;
+END

@@ -1,0 +1,74 @@
+-- Many renewals. Those that are not renewed are answered: their number and R revoked (reason),
+-- T taken (by which client) or F forgotten.
+CREATE PROCEDURE lockfast_renew_all(IN renews LONGTEXT CHARACTER SET utf8mb4)
+  SQL SECURITY DEFINER
+BEGIN
+  DECLARE missed LONGTEXT CHARACTER SET utf8mb4;
+  DECLARE lock_name VARBINARY(255);
+  DECLARE is_over TINYINT DEFAULT 0;
+  DECLARE has_waiters TINYINT DEFAULT EXISTS (SELECT 1 FROM lockfast_claims WHERE stage = 0);
+  DECLARE shorter CURSOR FOR
+    SELECT DISTINCT l.name
+      FROM JSON_TABLE(renews, '$[*]' COLUMNS (
+             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             holder CHAR(32) CHARACTER SET latin1 PATH '$[1]',
+             ttl BIGINT PATH '$[2]', delay BIGINT PATH '$[3]')) j
+      STRAIGHT_JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+      LEFT JOIN lockfast_claims c ON c.name = l.name AND c.holder = UNHEX(j.holder)
+     WHERE l.crowd > 0
+       AND IF(l.holder = UNHEX(j.holder), l.until_us, c.until_us) > @lockfast_now + j.ttl + j.delay;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET is_over = 1;
+  IF has_waiters THEN
+    OPEN shorter;
+  END IF;
+  UPDATE JSON_TABLE(renews, '$[*]' COLUMNS (
+           name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+           holder CHAR(32) CHARACTER SET latin1 PATH '$[1]',
+           ttl BIGINT PATH '$[2]', delay BIGINT PATH '$[3]')) j
+    STRAIGHT_JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+     SET l.until_us = @lockfast_now + j.ttl + j.delay
+   WHERE l.holder = UNHEX(j.holder) AND l.until_us > @lockfast_now;
+  IF ROW_COUNT() < JSON_LENGTH(renews) THEN
+    UPDATE JSON_TABLE(renews, '$[*]' COLUMNS (
+             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             holder CHAR(32) CHARACTER SET latin1 PATH '$[1]',
+             ttl BIGINT PATH '$[2]', delay BIGINT PATH '$[3]')) j
+      STRAIGHT_JOIN lockfast_claims c
+         ON c.name = CAST(j.name AS BINARY) AND c.holder = UNHEX(j.holder)
+       SET c.until_us = @lockfast_now + j.ttl + j.delay
+     WHERE c.stage = 1 AND c.until_us > @lockfast_now;
+    SELECT GROUP_CONCAT(j.at, '\t',
+             CASE WHEN c.stage = 2 AND c.until_us > @lockfast_now THEN CONCAT('R\t', c.reason)
+                  WHEN l.holder <> UNHEX(j.holder) AND l.until_us > @lockfast_now
+                    THEN CONCAT('T\t', HEX(LEFT(l.holder, 6)))
+                  ELSE COALESCE(
+                    (SELECT CONCAT('T\t', HEX(LEFT(o.holder, 6))) FROM lockfast_claims o
+                      WHERE o.name = l.name AND o.stage = 1 AND o.until_us > @lockfast_now LIMIT 1),
+                    'F') END
+             SEPARATOR '\n') INTO missed
+      FROM JSON_TABLE(renews, '$[*]' COLUMNS (
+             at FOR ORDINALITY,
+             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             holder CHAR(32) CHARACTER SET latin1 PATH '$[1]')) j
+      LEFT JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+      LEFT JOIN lockfast_claims c
+             ON c.name = CAST(j.name AS BINARY) AND c.holder = UNHEX(j.holder)
+     WHERE NOT (COALESCE(l.holder = UNHEX(j.holder) AND l.until_us > @lockfast_now, 0)
+             OR COALESCE(c.stage = 1 AND c.until_us > @lockfast_now, 0));
+    IF missed IS NOT NULL THEN
+      SET @lockfast_answers = CONCAT(@lockfast_answers, missed, '\n');
+    END IF;
+  END IF;
+  -- Whoever waits for a lease that ends sooner than it was told looks sooner.
+  IF has_waiters THEN
+    SET is_over = 0;
+    FETCH shorter INTO lock_name;
+    WHILE NOT is_over DO
+      CALL lockfast_open(lock_name);
+      CALL lockfast_lead(lock_name, NULL);
+      CALL lockfast_close(lock_name);
+      FETCH shorter INTO lock_name;
+    END WHILE;
+    CLOSE shorter;
+  END IF;
+END

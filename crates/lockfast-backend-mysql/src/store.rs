@@ -1,0 +1,374 @@
+//! A database as its clients share it: what is asked is gathered into batches by the one task that
+//! owns the connection, and what is answered or pushed finds the one who waits for it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lockfast_core::batch::Inbox;
+use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Moment};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::batch::{Ask, Batch, ClockPair, LEASES_MAX, LOCKS_MAX, Op, Purpose, Reply, Take};
+use crate::claim::write_client;
+use crate::failure::{Failure, Remedy};
+use crate::lobby::{Due, Lobby};
+use crate::migration;
+use crate::watcher::Feeds;
+use crate::wire::{Argument, Dialer, Wire};
+
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_URGENT: Duration = Duration::from_millis(200);
+/// How often what is of no use any more is looked for, and how long it has been of none by then.
+const SWEEP: Duration = Duration::from_secs(60);
+/// How many locks a sweep looks at.
+const SWEEP_LOCKS: u64 = 10_000;
+
+/// A database and who we are to it.
+pub(crate) struct Store {
+    pub(crate) dialer: Dialer,
+    /// Our client id.
+    pub(crate) who: String,
+    label: Label,
+    pub(crate) losses: LossReporter,
+    pub(crate) runtime: Handle,
+    pub(crate) lobby: Lobby,
+    pub(crate) feeds: Feeds,
+    pub(crate) labels: Mutex<HashMap<ClientId, Label>>,
+    me: Weak<Self>,
+    inbox: Inbox<Op>,
+    backlog: Mutex<Backlog>,
+    bell: Arc<Notify>,
+    clock: Mutex<Option<ClockPair>>,
+}
+
+#[derive(Default)]
+struct Backlog {
+    ops: VecDeque<Op>,
+    fresh: Vec<Op>,
+}
+
+/// What is done next.
+enum Work {
+    Batch(Batch, Duration),
+    Ask(Ask, Duration),
+    Nothing,
+}
+
+/// A connection that the server knows.
+pub(crate) struct Link {
+    wire: Wire,
+    number: u64,
+}
+
+impl Store {
+    pub(crate) fn new(dialer: Dialer, context: ConnectContext) -> Arc<Self> {
+        let bell = Arc::new(Notify::new());
+        let waker = Arc::clone(&bell);
+        Arc::new_cyclic(|me| Self {
+            dialer,
+
+            who: write_client(context.client),
+            label: context.label,
+            losses: context.losses,
+            runtime: context.runtime,
+            lobby: Lobby::default(),
+            feeds: Feeds::default(),
+            labels: Mutex::default(),
+            me: me.clone(),
+            inbox: Inbox::new(move || waker.notify_one()),
+            backlog: Mutex::default(),
+            bell,
+            clock: Mutex::default(),
+        })
+    }
+
+    /// This store, for work in the background; not while it is being dropped.
+    pub(crate) fn me(&self) -> Option<Arc<Self>> {
+        self.me.upgrade()
+    }
+
+    /// Asks the server, together with whoever else does.
+    pub(crate) fn submit(&self, op: Op) {
+        self.inbox.push(op);
+    }
+
+    /// Asks again, before what was asked since.
+    pub(crate) fn requeue(&self, ops: Vec<Op>) {
+        let mut backlog = lock(&self.backlog);
+        ops.into_iter().rev().for_each(|op| backlog.ops.push_front(op));
+    }
+
+    /// Takes note of what the server's clock says.
+    pub(crate) fn note_clock(&self, clock: ClockPair) {
+        *lock(&self.clock) = Some(clock);
+    }
+
+    /// What the server's clock said last.
+    pub(crate) fn clock(&self) -> Option<ClockPair> {
+        *lock(&self.clock)
+    }
+
+    /// Connects and makes the server know us; makes the schema if there is none.
+    pub(crate) async fn connect(&self) -> Result<Link, Failure> {
+        match self.enrol().await {
+            Err(failure) if failure.kind == ErrorKind::InvalidConfig => {
+                match migration::migrate(&self.dialer).await {
+                    Ok(_) => self.enrol().await,
+                    Err(cause) if cause.kind == ErrorKind::Permission => Err(Failure::new(
+                        ErrorKind::InvalidConfig,
+                        format!(
+                            "{}; this user may not create it: {}",
+                            failure.message, cause.message
+                        ),
+                    )),
+                    Err(cause) => Err(cause),
+                }
+            }
+            enrolled => enrolled,
+        }
+    }
+
+    /// Introduces a new connection. What the one before it has sent is refused from now on.
+    pub(crate) async fn enrol(&self) -> Result<Link, Failure> {
+        let mut wire = self.dialer.dial().await?;
+        migration::check_server(&mut wire).await?;
+        // Signed in the database.
+        let number = getrandom::u64().unwrap_or_else(|_| Moment::now().host_ns()) >> 1;
+        let arguments = vec![
+            Argument::from(&self.who),
+            Argument::from(number),
+            Argument::from(&self.label.program),
+            Argument::from(&self.label.host),
+            Argument::from(self.label.pid),
+            Argument::from(self.label.text.as_deref().unwrap_or_default()),
+        ];
+        let limit = self.dialer.config().request_timeout;
+        let rows = wire.call("CALL lockfast_enrol(?, ?, ?, ?, ?, ?)", arguments, limit).await?;
+        let version = rows.first().and_then(|row| row.number(0)).unwrap_or(0);
+        match u32::try_from(version) {
+            Ok(migration::VERSION) => Ok(Link { wire, number }),
+            Ok(version) if version > migration::VERSION => Err(migration::of_newer(version)),
+            _ => Err(Failure::new(
+                ErrorKind::InvalidConfig,
+                format!(
+                    "the schema has version {version}, this Lockfast works with {}; run lockfast \
+                     migrate",
+                    migration::VERSION
+                ),
+            )),
+        }
+    }
+
+    /// The task: does what is asked, on connections that it makes anew when they break.
+    pub(crate) async fn run(self: Arc<Self>, mut link: Link) {
+        loop {
+            let failure = self.drive(&mut link).await;
+            tracing::debug!(failure = failure.message, "the connection to the database broke");
+            drop(link);
+            link = self.reconnect().await;
+            self.lobby.rouse();
+        }
+    }
+
+    async fn reconnect(&self) -> Link {
+        let mut pause = PAUSE_MIN;
+        loop {
+            self.pause(pause.mul_f64(0.5 + jitter())).await;
+            match self.enrol().await {
+                Ok(link) => return link,
+                Err(failure) => self.fail_waiting(&failure),
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits before the next try, but not for long when somebody waits for it: a lease must not
+    /// run out because we are slow to see that the server is back.
+    async fn pause(&self, pause: Duration) {
+        let least = pause.min(PAUSE_URGENT);
+        tokio::time::sleep(least).await;
+        if !self.has_waiting() {
+            let _ = tokio::time::timeout(pause - least, self.bell.notified()).await;
+        }
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.gather().ops.is_empty()
+    }
+
+    fn fail_waiting(&self, failure: &Failure) {
+        let ops = std::mem::take(&mut self.gather().ops);
+        ops.into_iter().for_each(|op| self.fail_op(op, failure));
+    }
+
+    /// Everything that waits, in the backlog.
+    fn gather(&self) -> MutexGuard<'_, Backlog> {
+        let mut backlog = lock(&self.backlog);
+        let Backlog { ops, fresh } = &mut *backlog;
+        self.inbox.take_into(fresh);
+        ops.extend(fresh.drain(..).filter(|op| !op.is_moot()));
+        backlog
+    }
+
+    /// Works until the connection is of no use any more.
+    async fn drive(&self, link: &mut Link) -> Failure {
+        loop {
+            let failure = match self.next_work() {
+                Work::Nothing => {
+                    self.bell.notified().await;
+                    continue;
+                }
+                Work::Batch(batch, limit) => {
+                    let sent = Moment::now();
+                    let (statement, arguments) = batch.call(&self.who, link.number);
+                    match link.wire.call(statement, arguments, limit).await {
+                        Ok(rows) => {
+                            self.distribute(batch, sent, &rows);
+                            continue;
+                        }
+                        Err(failure) => {
+                            self.mend(batch.into_ops(), &failure);
+                            failure
+                        }
+                    }
+                }
+                Work::Ask(ask, limit) => {
+                    let sent = Moment::now();
+                    let mut arguments = ask.arguments.clone();
+                    if ask.is_change {
+                        let head = [Argument::from(&self.who), Argument::from(link.number)];
+                        arguments.splice(0..0, head);
+                    }
+                    match link.wire.call(ask.statement, arguments, limit).await {
+                        Ok(rows) => {
+                            if ask.is_change {
+                                self.hear_pushes(&rows, sent);
+                            }
+                            drop(ask.asker.send(Ok(Reply { rows })));
+                            continue;
+                        }
+                        Err(failure) => {
+                            self.mend(std::iter::once(Op::Ask(ask)), &failure);
+                            failure
+                        }
+                    }
+                }
+            };
+            if matches!(failure.remedy, Remedy::Reconnect | Remedy::ReconnectAndRepeat) {
+                return failure;
+            }
+        }
+    }
+
+    /// Gathers what waits into one batch, or finds a call of another kind.
+    fn next_work(&self) -> Work {
+        let mut backlog = self.gather();
+        let request_timeout = self.dialer.config().request_timeout;
+        let mut limit = request_timeout;
+        let mut batch = Batch::default();
+        let mut leases = 0;
+        while let Some(op) = backlog.ops.pop_front() {
+            let is_full = match &op {
+                Op::Take(_) => batch.takes.len() >= LOCKS_MAX,
+                Op::Give(_) => batch.gives.len() >= LOCKS_MAX,
+                Op::Renew(renew) => leases > 0 && leases + renew.leases.len() > LEASES_MAX,
+                Op::Ask(_) => !batch.is_empty(),
+            };
+            if is_full {
+                backlog.ops.push_front(op);
+                break;
+            }
+            limit = limit.min(op.limit(request_timeout));
+            match op {
+                Op::Take(take) => batch.takes.push(take),
+                Op::Give(give) => batch.gives.push(give),
+                Op::Renew(renew) => {
+                    leases += renew.leases.len();
+                    batch.renews.push(renew);
+                }
+                Op::Ask(ask) => return Work::Ask(ask, limit),
+            }
+        }
+        if batch.is_empty() {
+            return Work::Nothing;
+        }
+        batch.sort();
+        Work::Batch(batch, limit)
+    }
+
+    /// Tends those who wait, for ever.
+    pub(crate) async fn tend_lobby(self: Arc<Self>) {
+        let submit = |due: Vec<Due>| {
+            for due in due {
+                let (claim, purpose) = match due {
+                    Due::Look(claim) => (claim, Purpose::Look),
+                    Due::Last(claim) => (claim, Purpose::Last),
+                    Due::Gone(claim) => {
+                        self.undo(&claim.name, claim.holder);
+                        continue;
+                    }
+                };
+                self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
+            }
+        };
+        self.lobby.tend(submit).await;
+    }
+
+    /// Sweeps once in a while, for ever. Whatever keeps it from that, somebody else will.
+    pub(crate) async fn keep_clean(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(SWEEP.mul_f64(0.5 + jitter())).await;
+            let idle_us = u64::try_from(SWEEP.as_micros()).unwrap_or(u64::MAX);
+            let sweep = vec![Argument::from(idle_us), Argument::from(SWEEP_LOCKS)];
+            let swept = self.ask("CALL lockfast_sweep(?, ?)", sweep).await;
+            let ended = self.change("CALL lockfast_finish(?, ?, ?)", vec![idle_us.into()]).await;
+            if let Some(failure) = swept.err().or(ended.err()) {
+                tracing::debug!(failure = failure.message, "the database was not swept");
+            }
+        }
+    }
+
+    /// Makes another call and waits for its answer.
+    pub(crate) async fn ask(
+        &self,
+        statement: &'static str,
+        arguments: Vec<Argument>,
+    ) -> Result<Reply, Failure> {
+        self.ask_for(statement, arguments, false).await
+    }
+
+    /// Makes a call that changes something.
+    pub(crate) async fn change(
+        &self,
+        statement: &'static str,
+        arguments: Vec<Argument>,
+    ) -> Result<Reply, Failure> {
+        self.ask_for(statement, arguments, true).await
+    }
+
+    async fn ask_for(
+        &self,
+        statement: &'static str,
+        arguments: Vec<Argument>,
+        is_change: bool,
+    ) -> Result<Reply, Failure> {
+        let (asker, answer) = tokio::sync::oneshot::channel();
+        self.submit(Op::Ask(Ask { statement, arguments, is_change, asker, tries: 0 }));
+        answer.await.unwrap_or_else(|_| {
+            Err(Failure::new(ErrorKind::Unreachable, "the connection was closed"))
+        })
+    }
+}
+
+/// Locks a mutex; nothing that holds one of these can panic half-way.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number from 0 to below 1 that spreads what would otherwise happen at one moment.
+pub(crate) fn jitter() -> f64 {
+    f64::from(getrandom::u32().unwrap_or(u32::MAX / 2)) / (f64::from(u32::MAX) + 1.0)
+}
