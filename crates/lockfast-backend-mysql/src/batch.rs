@@ -142,7 +142,7 @@ impl Op {
             }
             Self::Give(_) | Self::Ask(_) => Duration::MAX,
         };
-        (ttl / 3).max(Duration::from_millis(500)).min(request_timeout)
+        (ttl / 4).max(Duration::from_millis(500)).min(request_timeout)
     }
 }
 

@@ -305,7 +305,7 @@ mod tests {
             let error = read(url).unwrap_err();
             assert_eq!(error.kind(), kind, "{url}: {error}");
             assert!(error.to_string().contains(expected), "{url}: {error}");
-            assert!(!error.to_string().contains("sec"), "{url}: {error}");
+            assert!(!error.to_string().contains("secret"), "{url}: {error}");
         }
         let config = read("mysql://u:secret@h/d").unwrap();
         assert!(!format!("{config:?}").contains("secret"));

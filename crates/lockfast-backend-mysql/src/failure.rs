@@ -57,6 +57,12 @@ impl Failure {
                 let message = format!("no encrypted connection to {endpoint}: {error}");
                 Self::new(ErrorKind::TlsHandshake, message)
             }
+            Driver::Io(IoError::Io(error))
+                if error.get_ref().is_some_and(|source| source.is::<rustls::Error>()) =>
+            {
+                let message = format!("no encrypted connection to {endpoint}: {error}");
+                Self::new(ErrorKind::TlsHandshake, message)
+            }
             Driver::Io(IoError::Io(error)) => {
                 let message = format!("{endpoint} cannot be reached: {error}");
                 Self::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
@@ -95,6 +101,9 @@ impl Failure {
                 format!("the schema is missing or not whole; run lockfast migrate: {said}"),
             ),
             1040 | 1203 | 1226 => Self::new(ErrorKind::Unreachable, said),
+            1644 if error.message.starts_with("lockfast: the server is read-only") => {
+                Self::new(ErrorKind::WrongNode, error.message.clone()).with(Remedy::Reconnect)
+            }
             1290 | 1792 | 1836 => Self::new(
                 ErrorKind::WrongNode,
                 format!("the server only reads, so it does not decide about locks: {said}"),

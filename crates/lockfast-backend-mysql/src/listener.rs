@@ -46,6 +46,7 @@ impl Store {
 
     /// Listens until the connection is of no use any more.
     async fn listen_on(self: &Arc<Self>, mut wire: Wire, read_us: &mut u64) -> Failure {
+        wire.evict(&format!("lockfast:l:{}", self.who)).await;
         // From the first call on we can be found.
         let first = self.listen_once(&mut wire, read_us, Duration::ZERO).await;
         if let Some(failure) = first.err().filter(|failure| failure.remedy != Remedy::Repeat) {

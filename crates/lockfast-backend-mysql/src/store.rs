@@ -135,6 +135,7 @@ impl Store {
     pub(crate) async fn enrol(&self) -> Result<Link, Failure> {
         let mut wire = self.dialer.dial().await?;
         migration::check_server(&mut wire).await?;
+        wire.evict(&format!("lockfast:a:{}", self.who)).await;
         // Signed in the database.
         let number = getrandom::u64().unwrap_or_else(|_| Moment::now().host_ns()) >> 1;
         let arguments = vec![

@@ -193,6 +193,17 @@ impl Wire {
         Ok(row.map(Answer))
     }
 
+    /// Ends an earlier connection of ours that still has a named lock, perhaps because the server
+    /// does not know yet that it is gone. One that is in a procedure is ended by the next.
+    pub(crate) async fn evict(&mut self, name: &str) {
+        let query = format!("SELECT IS_USED_LOCK('{name}')");
+        let earlier = self.ask(&query).await.ok().flatten().and_then(|row| row.number(0));
+        if let Some(earlier) = earlier {
+            // It may have ended by itself.
+            let _ = self.run(&format!("KILL CONNECTION {earlier}")).await;
+        }
+    }
+
     /// Says goodbye; what keeps it from that does not matter.
     pub(crate) async fn close(self) {
         let _ = tokio::time::timeout(Duration::from_secs(1), self.conn.disconnect()).await;

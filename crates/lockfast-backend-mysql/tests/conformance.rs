@@ -17,6 +17,10 @@ use lockfast_conformance::Harness;
 use lockfast_conformance::fault::mariadb::{MariaDb, Setup};
 use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
 
+/// The rights that the README names for whoever makes the schema.
+const MAKER_RIGHTS: &str = "SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX, CREATE ROUTINE, \
+    ALTER ROUTINE, EXECUTE";
+
 #[derive(Clone, Default)]
 struct OneServer {
     /// Started when it is first needed: the suite's child processes use that of their parent.
@@ -27,7 +31,9 @@ struct OneServer {
 impl OneServer {
     /// Creates a database with its schema, and a user who may only use it.
     fn prepare(mariadb: &MariaDb, database: &str) {
-        let url = mariadb.create_database(database);
+        mariadb.create_database(database);
+        mariadb.sql(&format!("GRANT {MAKER_RIGHTS} ON `{database}`.* TO maker"));
+        let url = format!("mysql://maker:word@{}/{database}", mariadb.address());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let address = Address::parse(&url).unwrap();
         runtime.block_on(lockfast_backend_mysql::migrate(address)).unwrap();
@@ -46,6 +52,7 @@ impl Harness for OneServer {
         let mariadb = mariadb.get_or_insert_with(|| {
             let mariadb = Setup::new().option("--max-connections=500").start();
             mariadb.sql("CREATE USER locks IDENTIFIED BY 'word'");
+            mariadb.sql("CREATE USER maker IDENTIFIED BY 'word'");
             mariadb
         });
         std::thread::scope(|scope| {

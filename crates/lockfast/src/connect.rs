@@ -27,6 +27,12 @@ const BACKENDS: &[Entry] = &[
         connect: lockfast_backend_embedded::connect,
         migrate: None,
     },
+    #[cfg(feature = "mysql")]
+    Entry {
+        schemes: lockfast_backend_mysql::SCHEMES,
+        connect: lockfast_backend_mysql::connect,
+        migrate: Some(lockfast_backend_mysql::migrate),
+    },
     #[cfg(feature = "redis")]
     Entry {
         schemes: lockfast_backend_redis::SCHEMES,

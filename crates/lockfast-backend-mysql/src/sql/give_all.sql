@@ -9,12 +9,12 @@ BEGIN
   DECLARE is_over TINYINT DEFAULT 0;
   DECLARE answers LONGTEXT CHARACTER SET utf8mb4;
   DECLARE others CURSOR FOR
-    SELECT j.at, CAST(j.name AS BINARY), UNHEX(j.holder)
+    SELECT j.at, j.name, UNHEX(j.holder)
       FROM JSON_TABLE(gives, '$[*]' COLUMNS (
              at FOR ORDINALITY,
-             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]')) j
-      LEFT JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+      LEFT JOIN lockfast_locks l ON l.name = j.name
      WHERE plain = 0 OR NOT l.holder <=> UNHEX(j.holder) OR l.crowd > 0
         OR l.until_us <= @lockfast_now
      ORDER BY j.at;
@@ -23,9 +23,9 @@ BEGIN
     SELECT COUNT(*), GROUP_CONCAT(j.at, '\t1' SEPARATOR '\n') INTO plain, answers
       FROM JSON_TABLE(gives, '$[*]' COLUMNS (
              at FOR ORDINALITY,
-             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]')) j
-      STRAIGHT_JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+      STRAIGHT_JOIN lockfast_locks l ON l.name = j.name
      WHERE l.holder = UNHEX(j.holder) AND l.crowd = 0 AND l.until_us > @lockfast_now
        FOR UPDATE;
   END IF;
@@ -35,9 +35,9 @@ BEGIN
   IF plain > 0 THEN
     SET @lockfast_answers = CONCAT(@lockfast_answers, answers, '\n');
     UPDATE JSON_TABLE(gives, '$[*]' COLUMNS (
-             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]')) j
-      STRAIGHT_JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+      STRAIGHT_JOIN lockfast_locks l ON l.name = j.name
        SET l.holder = NULL, l.until_us = @lockfast_now
      WHERE l.holder = UNHEX(j.holder) AND l.crowd = 0 AND l.until_us > @lockfast_now;
   END IF;

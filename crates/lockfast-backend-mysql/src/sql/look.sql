@@ -16,7 +16,7 @@ BEGIN
              WHERE c.name = l.name AND c.stage = 1 AND c.until_us > now_us))
     FROM JSON_TABLE(names, '$[*]' COLUMNS (
            at FOR ORDINALITY,
-           name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$')) j
-    JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+           name VARBINARY(255) PATH '$')) j
+    JOIN lockfast_locks l ON l.name = j.name
    ORDER BY j.at;
 END

@@ -10,10 +10,10 @@ BEGIN
   DECLARE shorter CURSOR FOR
     SELECT DISTINCT l.name
       FROM JSON_TABLE(renews, '$[*]' COLUMNS (
-             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]',
              ttl BIGINT PATH '$[2]', delay BIGINT PATH '$[3]')) j
-      STRAIGHT_JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+      STRAIGHT_JOIN lockfast_locks l ON l.name = j.name
       LEFT JOIN lockfast_claims c ON c.name = l.name AND c.holder = UNHEX(j.holder)
      WHERE l.crowd > 0
        AND IF(l.holder = UNHEX(j.holder), l.until_us, c.until_us) > @lockfast_now + j.ttl + j.delay;
@@ -22,19 +22,19 @@ BEGIN
     OPEN shorter;
   END IF;
   UPDATE JSON_TABLE(renews, '$[*]' COLUMNS (
-           name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+           name VARBINARY(255) PATH '$[0]',
            holder CHAR(32) CHARACTER SET latin1 PATH '$[1]',
            ttl BIGINT PATH '$[2]', delay BIGINT PATH '$[3]')) j
-    STRAIGHT_JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+    STRAIGHT_JOIN lockfast_locks l ON l.name = j.name
      SET l.until_us = @lockfast_now + j.ttl + j.delay
    WHERE l.holder = UNHEX(j.holder) AND l.until_us > @lockfast_now;
   IF ROW_COUNT() < JSON_LENGTH(renews) THEN
     UPDATE JSON_TABLE(renews, '$[*]' COLUMNS (
-             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]',
              ttl BIGINT PATH '$[2]', delay BIGINT PATH '$[3]')) j
       STRAIGHT_JOIN lockfast_claims c
-         ON c.name = CAST(j.name AS BINARY) AND c.holder = UNHEX(j.holder)
+         ON c.name = j.name AND c.holder = UNHEX(j.holder)
        SET c.until_us = @lockfast_now + j.ttl + j.delay
      WHERE c.stage = 1 AND c.until_us > @lockfast_now;
     SELECT GROUP_CONCAT(j.at, '\t',
@@ -48,11 +48,11 @@ BEGIN
              SEPARATOR '\n') INTO missed
       FROM JSON_TABLE(renews, '$[*]' COLUMNS (
              at FOR ORDINALITY,
-             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]')) j
-      LEFT JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+      LEFT JOIN lockfast_locks l ON l.name = j.name
       LEFT JOIN lockfast_claims c
-             ON c.name = CAST(j.name AS BINARY) AND c.holder = UNHEX(j.holder)
+             ON c.name = j.name AND c.holder = UNHEX(j.holder)
      WHERE NOT (COALESCE(l.holder = UNHEX(j.holder) AND l.until_us > @lockfast_now, 0)
              OR COALESCE(c.stage = 1 AND c.until_us > @lockfast_now, 0));
     IF missed IS NOT NULL THEN

@@ -10,23 +10,23 @@ BEGIN
   DECLARE is_over TINYINT DEFAULT 0;
   DECLARE grants LONGTEXT CHARACTER SET utf8mb4;
   DECLARE others CURSOR FOR
-    SELECT j.at, CAST(j.name AS BINARY), UNHEX(j.holder), j.mode, j.ttl, j.delay, j.floor, j.may_wait
+    SELECT j.at, j.name, UNHEX(j.holder), j.mode, j.ttl, j.delay, j.floor, j.may_wait
       FROM JSON_TABLE(takes, '$[*]' COLUMNS (
              at FOR ORDINALITY,
-             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]', mode INT PATH '$[2]',
              ttl BIGINT PATH '$[3]', delay BIGINT PATH '$[4]', floor BIGINT PATH '$[5]',
              may_wait INT PATH '$[6]')) j
-      LEFT JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+      LEFT JOIN lockfast_locks l ON l.name = j.name
      WHERE granted = 0 OR j.mode <> 0 OR NOT l.holder <=> UNHEX(j.holder)
      ORDER BY j.at;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET is_over = 1;
   IF NOT @lockfast_watched AND @lockfast_floor < 9007199254740991 THEN
     INSERT INTO lockfast_locks (name, fence, holder, until_us, since_us, crowd)
-    SELECT CAST(j.name AS BINARY), GREATEST(@lockfast_now, @lockfast_floor + 1, j.floor + 1),
+    SELECT j.name, GREATEST(@lockfast_now, @lockfast_floor + 1, j.floor + 1),
            UNHEX(j.holder), @lockfast_now + j.ttl + j.delay, @lockfast_now, 0
       FROM JSON_TABLE(takes, '$[*]' COLUMNS (
-             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]', mode INT PATH '$[2]',
              ttl BIGINT PATH '$[3]', delay BIGINT PATH '$[4]', floor BIGINT PATH '$[5]')) j
      WHERE j.mode = 0 AND j.floor <= @lockfast_now + 60000000
@@ -46,9 +46,9 @@ BEGIN
     SELECT COUNT(*), GROUP_CONCAT(j.at, '\tG\t', l.fence SEPARATOR '\n') INTO granted, grants
       FROM JSON_TABLE(takes, '$[*]' COLUMNS (
              at FOR ORDINALITY,
-             name VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$[0]',
+             name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]', mode INT PATH '$[2]')) j
-      STRAIGHT_JOIN lockfast_locks l ON l.name = CAST(j.name AS BINARY)
+      STRAIGHT_JOIN lockfast_locks l ON l.name = j.name
      WHERE j.mode = 0 AND l.holder = UNHEX(j.holder) AND l.until_us > @lockfast_now;
     IF granted > 0 THEN
       SET @lockfast_answers = CONCAT(@lockfast_answers, grants, '\n');

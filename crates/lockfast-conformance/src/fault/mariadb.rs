@@ -204,6 +204,8 @@ impl MariaDb {
             command.args(["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync"]);
         }
         command.arg(format!("--port={}", self.port()));
+        // A server that starts removes the temporary tables of all that share the directory.
+        command.arg(format!("--tmpdir={}", directory.display()));
         for (option, file) in [("datadir", "data"), ("socket", "mariadb.sock"), ("pid-file", "pid")]
         {
             command.arg(format!("--{option}={}", directory.join(file).display()));

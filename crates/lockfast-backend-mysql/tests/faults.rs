@@ -1,0 +1,33 @@
+//! What Lockfast does when a real MariaDB, its clock or the way to it fails. Each test says which
+//! promise of the contract holds through the fault, and what the user sees.
+//!
+//! | file | what fails |
+//! |---|---|
+//! | `faults/link.rs` | cut, half-open and stalled links, lost replies, late requests |
+//! | `faults/server.rs` | KILL, crashes, locked rows, no more connections, lost data |
+//! | `faults/refusal.rs` | the server answers, but says no; the schema is not there, or not ours |
+//! | `faults/clock.rs` | the server's wall clock steps |
+//! | `faults/encryption.rs` | certificates |
+//! | `faults/waking.rs` | waiters that cannot be woken |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
+
+mod kit;
+
+#[path = "faults/clock.rs"]
+mod clock;
+#[path = "faults/encryption.rs"]
+mod encryption;
+#[path = "faults/link.rs"]
+mod link;
+#[path = "faults/refusal.rs"]
+mod refusal;
+#[path = "faults/server.rs"]
+mod server;
+#[path = "faults/waking.rs"]
+mod waking;

@@ -1,0 +1,152 @@
+//! The server answers, but says no; or the schema is not there, or not ours.
+
+use std::time::Duration;
+
+use lockfast::{Address, ErrorKind, Migration};
+
+use crate::kit::{MariaDb, check_error, connect, failure, hold, prepare, try_connect, ttl};
+
+const NAME: &str = "nightly";
+const TTL: Duration = Duration::from_secs(6);
+
+async fn migrate(url: &str) -> lockfast::Result<Migration> {
+    lockfast_backend_mysql::migrate(Address::parse(url).unwrap()).await
+}
+
+/// Who may not come in is told so, without the password.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_not() {
+    let mariadb = MariaDb::start();
+    prepare(&mariadb).await;
+    mariadb.sql("CREATE USER other IDENTIFIED BY 'word'");
+    let address = mariadb.address();
+    for (login, database, kind, words) in [
+        ("locks:secret", "lockfast", ErrorKind::Permission, "access denied"),
+        ("nobody:secret", "lockfast", ErrorKind::Permission, "access denied"),
+        ("other:word", "lockfast", ErrorKind::Permission, "access denied"),
+        ("root", "nowhere", ErrorKind::InvalidConfig, "unknown database"),
+    ] {
+        let url = format!("mysql://{login}@{address}/{database}");
+        let error = try_connect(&url).await.unwrap_err();
+        check_error(&error, kind, &[words]);
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}
+
+/// The schema is made on first use where rights allow; elsewhere the error says what to run (L59,
+/// C52).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_schema_is_missing() {
+    let mariadb = MariaDb::start();
+    mariadb.sql("CREATE USER locks IDENTIFIED BY 'word'; GRANT EXECUTE ON lockfast.* TO locks");
+    let url = mariadb.url_as("locks", Some("word"));
+    let error = try_connect(&url).await.unwrap_err();
+    check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate", "may not create it"]);
+    let error = migrate(&url).await.unwrap_err();
+    check_error(&error, ErrorKind::Permission, &["CREATE ROUTINE"]);
+    mariadb.sql("SET GLOBAL read_only = 1");
+    mariadb.sql("CREATE USER maker IDENTIFIED BY 'word'; GRANT ALL ON lockfast.* TO maker");
+    let maker = mariadb.url_as("maker", Some("word"));
+    check_error(&migrate(&maker).await.unwrap_err(), ErrorKind::WrongNode, &["read-only"]);
+    mariadb.sql("SET GLOBAL read_only = 0");
+    // The rights that the README names for it.
+    mariadb.sql(
+        "REVOKE ALL ON lockfast.* FROM maker; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX, \
+         CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON lockfast.* TO maker",
+    );
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: None, to: 1 });
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Unchanged { version: 1 });
+    let guard = hold(&connect(&url).await, NAME, ttl(TTL)).await;
+    assert!(guard.check().is_ok());
+}
+
+/// First use by a user who may makes the schema; many at once do no harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_schema_is_made_on_first_use() {
+    let mariadb = MariaDb::start();
+    let url = mariadb.url();
+    let (first, second, third) = tokio::join!(connect(&url), connect(&url), connect(&url));
+    let guard = hold(&first, NAME, ttl(TTL)).await;
+    for locker in [second, third] {
+        crate::kit::refusal(&locker, NAME).await;
+    }
+    guard.release().await.unwrap();
+}
+
+/// Something in the schema is gone, or was changed by hand (L59).
+/// The user sees: what to run; nothing is granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_schema_is_not_whole() {
+    let mariadb = MariaDb::start();
+    let url = prepare(&mariadb).await;
+    let locker = connect(&url).await;
+    for break_it in [
+        "ALTER TABLE lockfast_locks CHANGE fence fenced BIGINT NOT NULL",
+        "DROP TABLE lockfast_locks",
+        "DROP PROCEDURE lockfast_take",
+    ] {
+        mariadb.sql(break_it);
+        let error = failure(&locker, NAME, ttl(TTL).retries(0)).await;
+        check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate"]);
+    }
+    mariadb.sql("UPDATE lockfast_store SET version = 99");
+    check_error(&try_connect(&url).await.unwrap_err(), ErrorKind::InvalidConfig, &["newer"]);
+    check_error(&migrate(&mariadb.url()).await.unwrap_err(), ErrorKind::InvalidConfig, &["newer"]);
+}
+
+/// A fence that cannot rise any more is not handed out; what is held can be released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fence_is_exhausted() {
+    let mariadb = MariaDb::start();
+    let url = prepare(&mariadb).await;
+    let locker = connect(&url).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    mariadb.sql("UPDATE lockfast_locks SET fence = 9007199254740991");
+    guard.release().await.unwrap();
+    let error = failure(&locker, NAME, ttl(TTL)).await;
+    check_error(&error, ErrorKind::TokenExhausted, &["2^53"]);
+    hold(&locker, "another", ttl(TTL)).await.release().await.unwrap();
+    mariadb.sql("UPDATE lockfast_store SET floor = 9007199254740991");
+    check_error(
+        &failure(&locker, "third", ttl(TTL)).await,
+        ErrorKind::TokenExhausted,
+        &["lockfast_store"],
+    );
+}
+
+/// Names that SQL or JSON could misread are just names (L60), and so are those that differ by
+/// case alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_are_only_names() {
+    let mariadb = MariaDb::start();
+    let url = prepare(&mariadb).await;
+    let locker = connect(&url).await;
+    let names = [
+        "a",
+        "A",
+        "ä",
+        "'; DROP TABLE lockfast_locks; --",
+        "\"",
+        "\\",
+        "`",
+        "%",
+        "_",
+        "a b",
+        "日本",
+        "\\\"],[\"b",
+        "𝕏",
+        "$[0]",
+        "null",
+    ];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(hold(&locker, name, ttl(TTL)).await);
+    }
+    let mut tasks = tokio::task::JoinSet::new();
+    for guard in guards {
+        // Many at once, so that they go as a list.
+        tasks.spawn(async move { guard.release().await.unwrap() });
+    }
+    let released = tasks.join_all().await;
+    assert!(released.iter().all(|it| matches!(it, lockfast::Released::Released)), "{released:?}");
+}

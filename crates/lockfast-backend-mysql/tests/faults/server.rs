@@ -1,0 +1,300 @@
+//! The server fails: connections are killed, it crashes, rows are locked, data is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast::{ErrorKind, Locker, Mode, Options, Released};
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, Address, ClientId, ConnectContext, HolderId, Label, LockName,
+    LossReporter, RenewOutcome, RenewRequest, Wait,
+};
+
+use crate::kit::{
+    MariaDb, Setup, bounded, check_error, connect, connections, eventually, failure, hold,
+    hold_detached, prepare, refusal, statements, try_connect, ttl, wait_for_renewal,
+};
+
+const NAME: &str = "nightly";
+const TTL: Duration = Duration::from_secs(3);
+
+/// Lockfast's connections, whoever they are at the moment.
+const OURS: &str = "FROM information_schema.processlist WHERE db = 'lockfast' AND id <> \
+    CONNECTION_ID()";
+
+async fn start() -> (MariaDb, Locker, Locker) {
+    let mariadb = MariaDb::start();
+    let url = prepare(&mariadb).await;
+    let (first, second) = (connect(&url).await, connect(&url).await);
+    (mariadb, first, second)
+}
+
+fn wait_behind(locker: &Locker) -> tokio::task::JoinHandle<lockfast::Guard> {
+    let locker = locker.clone();
+    tokio::spawn(async move { hold(&locker, NAME, ttl(TTL).wait(TTL * 5)).await })
+}
+
+async fn until_one_waits(locker: &Locker) {
+    eventually("one waits", TTL * 2, async || refusal(locker, NAME).await.lock.waiting == 1).await;
+}
+
+/// P1, P7: an administrator's KILL of every connection costs nothing: leases go on, waiters keep
+/// waiting and are woken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_are_killed() {
+    let (mariadb, first, second) = start().await;
+    let guard = hold(&first, NAME, ttl(TTL)).await;
+    let fence = guard.fence().get();
+    let waiter = wait_behind(&second);
+    until_one_waits(&first).await;
+    let ids = || mariadb.sql(&format!("SELECT id {OURS}"));
+    eventually("all are connected", TTL, async || ids().lines().count() == 4).await;
+    let ids = ids();
+    for id in ids.lines() {
+        // It may have ended by itself.
+        mariadb.try_sql(&format!("KILL CONNECTION {id}"));
+    }
+    wait_for_renewal(&guard, TTL).await;
+    until_one_waits(&first).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let next = bounded(waiter).await.unwrap();
+    assert!(next.fence().get() > fence);
+}
+
+/// P7: a statement that is killed half-way leaves nothing behind and is repeated.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_is_killed() {
+    let (mariadb, first, _) = start().await;
+    hold(&first, NAME, ttl(TTL)).await.release().await.unwrap();
+    // Somebody has the row, so the next acquisition has to wait in the server.
+    let blocker = std::thread::spawn({
+        let sql = format!(
+            "BEGIN; SELECT 1 FROM lockfast_locks WHERE name = '{NAME}' FOR UPDATE; DO SLEEP(1); \
+             COMMIT"
+        );
+        move || {
+            mariadb.sql(&sql);
+            mariadb
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let taking = tokio::spawn(async move { hold(&first, NAME, ttl(TTL * 3)).await });
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mariadb = blocker.join().unwrap();
+    let (commands, _) = connections(&mariadb);
+    mariadb.try_sql(&format!("KILL QUERY {commands}"));
+    let guard = bounded(taking).await.unwrap();
+    assert!(guard.check().is_ok());
+}
+
+/// P7, P10: deadlocks and rows that stay locked for too long are met by repeating; nobody is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_locked_by_somebody_else() {
+    let (mariadb, first, _) = start().await;
+    hold(&first, NAME, ttl(TTL)).await.release().await.unwrap();
+    // Longer than the server lets a statement wait for a row.
+    let blocker = std::thread::spawn(move || {
+        mariadb.sql(&format!(
+            "BEGIN; SELECT 1 FROM lockfast_locks WHERE name = '{NAME}' FOR UPDATE; \
+             DO SLEEP(3); COMMIT"
+        ));
+        mariadb
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let guard = hold(&first, NAME, ttl(TTL * 5).retries(5)).await;
+    assert!(guard.check().is_ok());
+    drop(blocker.join().unwrap());
+}
+
+/// P7: two connections that take many locks in opposite order all get an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deadlocks_are_repeated() {
+    let (mariadb, first, second) = start().await;
+    let work = |locker: Locker, reverse: bool| async move {
+        for round in 0..15 {
+            let mut tasks = Vec::new();
+            for at in 0..40 {
+                let at = if reverse { 39 - at } else { at };
+                let lock = locker.mutex(format!("lock-{at}")).unwrap();
+                let lock = lock.with(Options::default().ttl(TTL * 5).wait(TTL * 5)).unwrap();
+                tasks.push(tokio::spawn(async move {
+                    let guard = lock.acquire().await.unwrap();
+                    guard.release().await.unwrap();
+                }));
+            }
+            for task in tasks {
+                bounded(task).await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            }
+        }
+    };
+    tokio::join!(work(first, false), work(second, true));
+    let said = mariadb.sql("SELECT COUNT(*) FROM lockfast_locks WHERE holder IS NOT NULL");
+    assert_eq!(said.trim(), "0");
+}
+
+/// P1, P4: a server that crashes and comes back has every lease and every fence it told of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_crashes() {
+    let (mut mariadb, first, second) = start().await;
+    let guard = hold(&first, NAME, ttl(TTL * 4)).await;
+    let fence = guard.fence().get();
+    let waiter = wait_behind(&second);
+    until_one_waits(&first).await;
+    mariadb.restart();
+    wait_for_renewal(&guard, TTL * 4).await;
+    until_one_waits(&first).await;
+    refusal(&second, NAME).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let next = bounded(waiter).await.unwrap();
+    assert!(next.fence().get() > fence);
+}
+
+/// P4: when all rows are lost, as by the promotion of a replica that had none of them, fences rise
+/// nevertheless, and who held is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_lost() {
+    let (mariadb, first, second) = start().await;
+    let guard = hold(&first, NAME, ttl(TTL)).await;
+    mariadb.sql(
+        "DELETE FROM lockfast_locks; DELETE FROM lockfast_claims; DELETE FROM lockfast_clients; \
+         UPDATE lockfast_store SET floor = 0",
+    );
+    let next = hold(&second, NAME, ttl(TTL)).await;
+    assert!(next.fence().get() > guard.fence().get());
+    let cause = crate::kit::loss(&guard, TTL).await;
+    assert!(matches!(cause, lockfast::LossCause::Taken { .. }), "{cause:?}");
+}
+
+/// P11: a server with all connections in use is told apart, and served again once there is one.
+/// The user sees: `Unreachable`, with the server's words.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_connection_is_left() {
+    let mariadb = Setup::new().option("--max-connections=10").start();
+    let url = prepare(&mariadb).await;
+    mariadb.sql("GRANT USAGE ON *.* TO locks WITH MAX_USER_CONNECTIONS 1");
+    let locker = connect(&url).await;
+    // The one that would listen is not to be had: it works, only slower.
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let error = try_connect(&url).await.unwrap_err();
+    check_error(&error, ErrorKind::Unreachable, &["max_user_connections"]);
+    let waiter = wait_behind(&locker);
+    until_one_waits(&locker).await;
+    guard.release().await.unwrap();
+    bounded(waiter).await.unwrap().release().await.unwrap();
+    mariadb.sql("GRANT USAGE ON *.* TO locks WITH MAX_USER_CONNECTIONS 0");
+    connect(&url).await;
+}
+
+/// P11: a server that only reads, as a replica does, is the wrong one (L58).
+/// The user sees: `WrongNode`; leases end by their deadline.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_only_reads() {
+    let (mariadb, first, _) = start().await;
+    mariadb.sql("SET GLOBAL read_only = 1");
+    let error = failure(&first, NAME, ttl(TTL).retries(0)).await;
+    check_error(&error, ErrorKind::WrongNode, &["read-only"]);
+    mariadb.sql("SET GLOBAL read_only = 0");
+    let guard = hold(&first, NAME, ttl(TTL).retries(10)).await;
+    assert!(guard.check().is_ok());
+}
+
+/// P4: rows of idle locks are cleaned away, and their fences rise nevertheless.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_rows_are_swept() {
+    let (mariadb, first, _) = start().await;
+    let before = hold(&first, NAME, ttl(TTL)).await;
+    before.release().await.unwrap();
+    // Only the rows can tell that fence: no clock is as far.
+    let ahead = 1_u64 << 52;
+    mariadb.sql(&format!("UPDATE lockfast_locks SET fence = {ahead}, until_us = 1"));
+    let rows = || mariadb.sql("SELECT COUNT(*) FROM lockfast_locks").trim().to_owned();
+    mariadb.sql("CALL lockfast_sweep(0, 1000)");
+    assert_eq!(rows(), "1", "the floor is raised one sweep before");
+    mariadb.sql("CALL lockfast_sweep(0, 1000)");
+    assert_eq!(rows(), "0");
+    let after = hold(&first, NAME, ttl(TTL)).await;
+    assert!(after.fence().get() > ahead, "{}", after.fence());
+    // One that is held, and one that somebody waits for, stay.
+    mariadb.sql("CALL lockfast_sweep(0, 1000); CALL lockfast_sweep(0, 1000)");
+    assert_eq!(rows(), "1");
+}
+
+/// P9, P10: ten thousand locks are held over two connections and renewed in a few statements.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_locks_are_held_over_two_connections() {
+    let mariadb = MariaDb::start();
+    let address = Address::parse(&prepare(&mariadb).await).unwrap();
+    let context = ConnectContext {
+        runtime: tokio::runtime::Handle::current(),
+        client: ClientId::random().unwrap(),
+        label: Label::of_this_process(),
+        losses: LossReporter::new(|_, _| {}),
+    };
+    let client = context.client;
+    let backend = lockfast_backend_mysql::connect(address, context).await.unwrap();
+    let ttl = Duration::from_secs(60);
+    let mut tasks = tokio::task::JoinSet::new();
+    for at in 0..10_000 {
+        let (name, holder) = (LockName::new(format!("lock-{at}")), HolderId::random(client));
+        let (name, holder) = (name.unwrap(), holder.unwrap());
+        let backend = Arc::clone(&backend);
+        tasks.spawn(async move {
+            let lock_delay = Duration::ZERO;
+            let request = AcquireRequest {
+                name: name.clone(),
+                mode: Mode::Exclusive,
+                holder,
+                ttl,
+                lock_delay,
+                wait: Wait::No,
+                detached: false,
+                floor: None,
+            };
+            let outcome = backend.acquire(request).await.unwrap();
+            assert!(matches!(outcome, AcquireOutcome::Granted(_)), "{outcome:?}");
+            RenewRequest { name, holder, ttl, lock_delay }
+        });
+    }
+    let leases = bounded(tasks.join_all()).await;
+    let before = statements(&mariadb);
+    let renewed = bounded(backend.renew(leases)).await.unwrap();
+    assert!(renewed.iter().all(|it| matches!(it, RenewOutcome::Renewed)));
+    let spent = statements(&mariadb) - before;
+    assert!(spent <= 20, "{spent} statements for 10 000 renewals and a look at the count");
+    assert_eq!(mariadb.sql(&format!("SELECT COUNT(*) {OURS}")).trim(), "2");
+}
+
+/// P10: a hand-over takes two statements: one that releases and grants, one that queues again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_takes_two_statements() {
+    let mariadb = MariaDb::start();
+    let url = prepare(&mariadb).await;
+    let locker = connect(&url).await;
+    let (rounds, waiters) = (20, 16);
+    let before = statements(&mariadb);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..waiters {
+        let lock = locker.mutex(NAME).unwrap().with(Options::default().ttl(TTL * 5)).unwrap();
+        tasks.spawn(async move {
+            for _ in 0..rounds {
+                lock.acquire().await.unwrap().release().await.unwrap();
+            }
+        });
+    }
+    bounded(tasks.join_all()).await;
+    let spent = statements(&mariadb) - before;
+    let most = 2 * rounds * waiters + 20;
+    assert!(spent <= most, "{spent} statements for {} hand-overs", rounds * waiters);
+}
+
+/// P9: a holder that dies frees its lock after its ttl, and a detached lease is no exception.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_nobody_renews_ends() {
+    let (_mariadb, first, second) = start().await;
+    hold_detached(&first, NAME, Duration::from_secs(1)).await;
+    refusal(&second, NAME).await;
+    let waiter = wait_behind(&second);
+    let took = lockfast::Moment::now();
+    let _next = bounded(waiter).await.unwrap();
+    let took = lockfast::Moment::now().since(took);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
