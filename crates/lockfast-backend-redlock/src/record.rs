@@ -10,6 +10,8 @@ use lockfast_core::{ClientId, Fence, HolderView, Label, Mode};
 use crate::wire::{Pipeline, Reply};
 
 pub(crate) const WATCH_KEY: &str = "lockfast:watch";
+/// There as long as anybody waits for any lock.
+pub(crate) const CROWD_KEY: &str = "lockfast:crowd";
 pub(crate) const CLIENT_KEY: &str = "lockfast:client:";
 pub(crate) const PUSH_CHANNEL: &str = "lockfast:push:";
 pub(crate) const EVENT_CHANNEL: &str = "lockfast:events";

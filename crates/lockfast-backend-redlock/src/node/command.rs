@@ -44,8 +44,11 @@ impl Node {
         }
         if !batch.gives.is_empty() {
             let count = batch.gives.len();
-            script::RELEASE.call(pipeline, 2 + 3 * count, 1 + 3 * count);
-            self.write_keys(pipeline, prefix, batch.gives.iter().map(|(it, _)| it.name.as_str()));
+            script::RELEASE.call(pipeline, 3 + count, 1 + 3 * count);
+            self.write_head(pipeline);
+            for (giving, _) in &batch.gives {
+                Keys { prefix, name: giving.name.as_str() }.write_lock(pipeline);
+            }
             pipeline.part(link);
             for (giving, _) in &batch.gives {
                 pipeline.part(&giving.text);
@@ -58,9 +61,13 @@ impl Node {
         }
         if !batch.takes.is_empty() {
             let count = batch.takes.len();
-            script::ACQUIRE.call(pipeline, 2 + 3 * count, 1 + 4 * count);
-            let names = batch.takes.iter().map(|it| it.take.claim.name.as_str());
-            self.write_keys(pipeline, prefix, names);
+            script::ACQUIRE.call(pipeline, 3 + 2 * count, 1 + 4 * count);
+            self.write_head(pipeline);
+            for Sent { take, .. } in &batch.takes {
+                let keys = Keys { prefix, name: take.claim.name.as_str() };
+                keys.write_lock(pipeline);
+                keys.write_aside(pipeline, "fence");
+            }
             pipeline.part(link);
             for Sent { take, ticket, .. } in &batch.takes {
                 pipeline.part(&take.claim.text);
@@ -76,20 +83,11 @@ impl Node {
         }
     }
 
-    fn write_keys<'a>(
-        &self,
-        pipeline: &mut Pipeline,
-        prefix: &str,
-        names: impl Iterator<Item = &'a str>,
-    ) {
+    /// The keys that serve all locks.
+    fn write_head(&self, pipeline: &mut Pipeline) {
         pipeline.part(record::WATCH_KEY);
         pipeline.part(&self.client_key);
-        for name in names {
-            let keys = Keys { prefix, name };
-            keys.write_lock(pipeline);
-            keys.write_aside(pipeline, "fence");
-            keys.write_aside(pipeline, "callers");
-        }
+        pipeline.part(record::CROWD_KEY);
     }
 
     /// Tells the node who we are, and that only this connection speaks for us.
