@@ -28,6 +28,8 @@ impl Store {
                 tracing::warn!(failure = failure.message, "the server could not be prepared");
             },
         );
+        let simple = batch.simple;
+        self.answer_simple(simple.renews, simple.takes, sent, &mut replies, &mut repairs);
         let renewed: Vec<_> = batch
             .renews
             .iter()
@@ -58,6 +60,9 @@ impl Store {
                 Some(failure) => repairs.add(Op::Plain(plain), failure),
                 None => drop(plain.asker.send(Ok(replies))),
             }
+        }
+        if !simple.gives.is_empty() {
+            self.answer_simple_gives(simple.gives, replies.next(), &mut repairs);
         }
         self.repair(repairs)
     }
@@ -101,7 +106,13 @@ impl Store {
         }
     }
 
-    fn admit(&self, take: Take, admission: Admission, sent: Moment, shortage: Option<&Failure>) {
+    pub(crate) fn admit(
+        &self,
+        take: Take,
+        admission: Admission,
+        sent: Moment,
+        shortage: Option<&Failure>,
+    ) {
         let Take { claim, purpose, .. } = take;
         let askers = match (purpose, &admission) {
             (Purpose::First(asker), Admission::Waiting(place)) => {
@@ -145,12 +156,14 @@ impl Store {
     }
 
     pub(crate) fn remember(&self, claim: &Claim, fence: Fence) {
+        self.simplicity.note_grant(claim.holder, claim.mode);
         if let Some(held) = &self.held {
             lock(held).insert(claim.holder, (claim.mode, fence));
         }
     }
 
     pub(crate) fn forget(&self, holder: HolderId) {
+        self.simplicity.note_end(holder);
         if let Some(held) = &self.held {
             lock(held).remove(&holder);
         }
@@ -171,12 +184,16 @@ impl Store {
                     continue;
                 }
             };
-            self.forget(give.holder);
-            match give.then {
-                Then::Tell(asker) => drop(asker.send(Ok(outcome))),
-                Then::Nothing => {}
-                Then::Refuse(asker, failure) => drop(asker.send(Err(failure))),
-            }
+            self.tell_given(give, outcome);
+        }
+    }
+
+    pub(crate) fn tell_given(&self, give: Give, outcome: ReleaseOutcome) {
+        self.forget(give.holder);
+        match give.then {
+            Then::Tell(asker) => drop(asker.send(Ok(outcome))),
+            Then::Nothing => {}
+            Then::Refuse(asker, failure) => drop(asker.send(Err(failure))),
         }
     }
 
@@ -223,6 +240,10 @@ impl Store {
             match &failure.remedy {
                 Remedy::Ask(place) => self.ask_there(op, place, &failure),
                 Remedy::TryAgain => self.try_soon(op, &failure),
+                Remedy::LookCloser => match op.try_again() {
+                    true => again.push(op),
+                    false => self.fail_op(op, &failure),
+                },
                 Remedy::Tell => self.fail_op(op, &failure),
                 Remedy::Follow => match self.cluster.as_ref().and_then(Weak::upgrade) {
                     Some(cluster) if op.try_again() => cluster.follow(op),

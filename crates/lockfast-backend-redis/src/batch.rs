@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::claim::{Answer, Claim};
 use crate::record;
+use crate::simple::SimpleBatch;
 use crate::wire::{Failure, Pipeline, Reply};
 
 /// How many locks one call of a script carries.
@@ -132,7 +133,7 @@ impl Op {
         }
     }
 
-    /// Counts another try; the third is one too many.
+    /// Counts another try; the fourth is one too many.
     pub(crate) fn try_again(&mut self) -> bool {
         let tries = match self {
             Self::Take(take) => &mut take.tries,
@@ -141,7 +142,7 @@ impl Op {
             Self::Plain(plain) => &mut plain.tries,
         };
         *tries += 1;
-        *tries < 3
+        *tries < 4
     }
 
     /// How long an answer is worth waiting for before the connection counts as dead.
@@ -164,6 +165,8 @@ pub(crate) struct Batch {
     pub(crate) waits: usize,
     /// Replies that nobody waits for.
     pub(crate) preamble: usize,
+    /// What the simple scripts are asked.
+    pub(crate) simple: SimpleBatch,
     pub(crate) renews: Vec<Renew>,
     pub(crate) takes: Vec<Take>,
     pub(crate) gives: Vec<Give>,
@@ -182,6 +185,12 @@ impl Batch {
         }
     }
 
+    /// How many locks it is about; renewals are batches of their own.
+    pub(crate) fn len(&self) -> usize {
+        let simple = self.simple.takes.len() + self.simple.gives.len();
+        simple + self.takes.len() + self.gives.len()
+    }
+
     /// Of all that is taken or renewed.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         let takes = self.takes.iter().map(|take| take.claim.ttl);
@@ -194,7 +203,7 @@ impl Batch {
         let takes = self.takes.into_iter().map(Op::Take);
         let gives = self.gives.into_iter().map(Op::Give);
         let plains = self.plains.into_iter().map(|(plain, _)| Op::Plain(plain));
-        renews.chain(takes).chain(gives).chain(plains)
+        self.simple.into_ops().chain(renews).chain(takes).chain(gives).chain(plains)
     }
 }
 

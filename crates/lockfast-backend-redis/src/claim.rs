@@ -109,7 +109,8 @@ pub(crate) enum Answer {
 impl Admission {
     /// Reads one entry of the acquisition script's answer.
     pub(crate) fn read(claim: &Claim, reply: Reply) -> Result<Self, Failure> {
-        if let Some(fence) = reply.as_int() {
+        let number = reply.as_int().or_else(|| reply.as_text().and_then(|it| it.parse().ok()));
+        if let Some(fence) = number {
             return record::read_fence(fence).map(Self::Granted);
         }
         let nonsense = || Failure::of_nonsense("an acquisition of another form");

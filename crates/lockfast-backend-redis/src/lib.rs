@@ -23,6 +23,7 @@ mod lobby;
 mod offer;
 mod record;
 mod script;
+mod simple;
 mod slot;
 mod store;
 mod topology;

@@ -14,7 +14,7 @@ use crate::wire::Failure;
 use crate::wire::link::jitter;
 
 /// How often a waiter looks although nobody told it to.
-const POLL: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(5500);
 /// A lock is free one tick of the server's clock after its time is up.
 const TICK: Duration = Duration::from_millis(1);
 /// For how long a wait goes on while the server cannot be reached.

@@ -24,7 +24,7 @@ pub(crate) const RESERVED: &str = "lockfast:";
 /// What stands in a lock's key while it is shared.
 pub(crate) const SHARED_MARK: &str = "lockfast:shared";
 
-const HOLDER_CHARS: usize = 22;
+pub(crate) const HOLDER_CHARS: usize = 22;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The 22 characters of a holder; the first 8 are its client's.

@@ -45,13 +45,18 @@ pub(crate) struct Scripts {
     pub(crate) inspect: Script,
     pub(crate) enroll: Script,
     pub(crate) prolong: Script,
+    pub(crate) take: Script,
+    pub(crate) give: Script,
+    pub(crate) keep: Script,
 }
 
 impl Scripts {
     /// Asks the server to keep all scripts.
     pub(crate) fn load_all(&self, pipeline: &mut Pipeline) {
-        let Self { acquire, release, revoke, renew, inspect, enroll, prolong } = self;
-        for script in [acquire, release, revoke, renew, inspect, enroll, prolong] {
+        let Self { acquire, release, revoke, renew, inspect, enroll, prolong, .. } = self;
+        let Self { take, give, keep, .. } = self;
+        for script in [acquire, release, revoke, renew, inspect, enroll, prolong, take, give, keep]
+        {
             script.load(pipeline);
         }
     }
@@ -125,6 +130,9 @@ const INSPECT: &str =
     concat!(include_str!("scripts/view.lua"), include_str!("scripts/inspect.lua"));
 const ENROLL: &str = include_str!("scripts/enroll.lua");
 const PROLONG: &str = include_str!("scripts/prolong.lua");
+const TAKE: &str = include_str!("scripts/take.lua");
+const GIVE: &str = include_str!("scripts/give.lua");
+const KEEP: &str = include_str!("scripts/keep.lua");
 
 /// For a server that has all keys.
 pub(crate) static SINGLE: Scripts = Scripts {
@@ -135,6 +143,9 @@ pub(crate) static SINGLE: Scripts = Scripts {
     inspect: Script::new(INSPECT, || digest(INSPECT)),
     enroll: Script::new(ENROLL, || digest(ENROLL)),
     prolong: Script::new(PROLONG, || digest(PROLONG)),
+    take: Script::new(TAKE, || digest(TAKE)),
+    give: Script::new(GIVE, || digest(GIVE)),
+    keep: Script::new(KEEP, || digest(KEEP)),
 };
 
 /// For a node of a cluster.
@@ -146,4 +157,7 @@ pub(crate) static CLUSTER: Scripts = Scripts {
     inspect: Script::new(cluster::INSPECT, || digest(cluster::INSPECT)),
     enroll: Script::new(ENROLL, || digest(ENROLL)),
     prolong: Script::new(PROLONG, || digest(PROLONG)),
+    take: Script::new(TAKE, || digest(TAKE)),
+    give: Script::new(GIVE, || digest(GIVE)),
+    keep: Script::new(KEEP, || digest(KEEP)),
 };

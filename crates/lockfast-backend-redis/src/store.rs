@@ -22,11 +22,14 @@ use crate::cluster::Cluster;
 use crate::config::{Config, Endpoint, OnDataLoss};
 use crate::lobby::{Due, Lobby};
 use crate::record::{self, Keys};
+use crate::simple::Simplicity;
 use crate::wire::connection::Connection;
 use crate::wire::dial::Dialer;
 use crate::wire::link::{Pump, Traffic};
 use crate::wire::{Failure, Pipeline, Reply, UNSUBSCRIBED};
 
+/// So many requests at once are worth two batches.
+const HALVED_MIN: usize = 8;
 /// How long the server remembers a client that is never heard of again.
 const CLIENT_MS: &str = "86400000";
 /// How long replicas may take to confirm a grant: so long, and at most this part of the ttl, so
@@ -56,6 +59,9 @@ pub(crate) struct Store {
     enrolment: Mutex<Enrolment>,
     needs_scripts: AtomicBool,
     needs_enrolment: AtomicBool,
+    /// How many requests wait for their answers.
+    flying: AtomicUsize,
+    pub(crate) simplicity: Simplicity,
     /// What we hold, for a server that has forgotten it; kept only with the quarantine.
     pub(crate) held: Option<Mutex<HashMap<HolderId, (Mode, Fence)>>>,
 }
@@ -92,6 +98,7 @@ impl Store {
         let pump: Arc<OnceLock<Pump<Self>>> = Arc::default();
         let waker = Arc::clone(&pump);
         let quarantine = matches!(dialer.config().on_data_loss, OnDataLoss::Quarantine { .. });
+        let is_simple = cluster.is_none() && !quarantine && dialer.config().min_replicas == 0;
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             client_key: format!("{}{}", record::CLIENT_KEY, record::write_client(context.client)),
@@ -112,6 +119,8 @@ impl Store {
             needs_scripts: AtomicBool::new(false),
             needs_enrolment: AtomicBool::new(false),
             held: quarantine.then(Mutex::default),
+            simplicity: Simplicity::new(is_simple),
+            flying: AtomicUsize::new(0),
         })
     }
 
@@ -151,9 +160,14 @@ impl Store {
 
     /// Asks this very server.
     pub(crate) fn submit_here(&self, op: Op) {
-        self.pump.get().into_iter().for_each(Pump::attend);
+        let pump = self.pump.get();
+        let is_heard = pump.is_some_and(Pump::attend);
         self.waiting.fetch_add(1, Ordering::Release);
         self.inbox.push(op);
+        if !is_heard {
+            // It does not wait for those who gather what is asked elsewhere.
+            pump.into_iter().for_each(Pump::run);
+        }
     }
 
     /// The servers that keep the locks.
@@ -214,7 +228,7 @@ impl Store {
         self.needs_enrolment.store(true, Ordering::Release);
     }
 
-    fn keys<'a>(&'a self, name: &'a lockfast_core::LockName) -> Keys<'a> {
+    pub(crate) fn keys<'a>(&'a self, name: &'a lockfast_core::LockName) -> Keys<'a> {
         Keys { prefix: &self.config().prefix, name: name.as_str() }
     }
 
@@ -229,19 +243,21 @@ impl Store {
         let mut limit = request_timeout;
         let mut is_empty = true;
         let before = ops.len();
+        let most = share_out(before + self.flying.load(Ordering::Relaxed));
         while let Some(op) = ops.pop_front() {
             if op.is_moot() {
                 continue;
             }
-            if batch.takes.len() >= LOCKS_MAX || batch.gives.len() >= LOCKS_MAX {
+            if batch.len() >= most {
                 ops.push_front(op);
                 break;
             }
             is_empty = false;
             limit = limit.min(op.limit(request_timeout));
-            batch.add(op);
+            self.sort_into(&mut batch, op);
         }
         self.waiting.fetch_sub(before - ops.len(), Ordering::Release);
+        self.flying.fetch_add(batch.len(), Ordering::Relaxed);
         (!is_empty).then_some((batch, limit))
     }
 
@@ -329,6 +345,12 @@ impl Store {
     }
 }
 
+/// How many locks the next batch may carry when so many are waiting or on their way: the server
+/// works at one half while we work at the other.
+fn share_out(all: usize) -> usize {
+    if all > HALVED_MIN { all.div_ceil(2).min(LOCKS_MAX) } else { LOCKS_MAX }
+}
+
 /// Eight characters that no other connection has.
 fn random_link() -> Result<String, Failure> {
     let client = ClientId::random();
@@ -358,12 +380,14 @@ impl Traffic for Store {
 
     fn answer(&self, batch: Batch, sent: Moment, replies: Vec<Reply>) -> Option<Failure> {
         let waits = batch.waits;
+        self.flying.fetch_sub(batch.len(), Ordering::Relaxed);
         let broken = self.distribute(batch, sent, replies);
         self.channels.settle(waits);
         broken
     }
 
     fn fail(&self, batch: Batch, failure: &Failure) {
+        self.flying.fetch_sub(batch.len(), Ordering::Relaxed);
         self.channels.settle(batch.waits);
         self.redraw();
         batch.into_ops().for_each(|op| self.fail_op(op, failure));

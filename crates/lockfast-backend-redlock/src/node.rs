@@ -114,14 +114,15 @@ impl Node {
             let failure = self.trouble();
             return self.fail_op(op, &failure);
         }
-        self.pump.get().into_iter().for_each(Pump::attend);
+        let is_heard = self.pump.get().is_some_and(Pump::attend);
         self.waiting.fetch_add(1, Ordering::Release);
         let was_empty = {
             let mut queue = lock(&self.queue);
             queue.push_back(op);
             queue.len() == 1
         };
-        if was_empty {
+        // Who is not by the ear does not wait for those who are.
+        if was_empty || !is_heard {
             self.pump();
         }
     }

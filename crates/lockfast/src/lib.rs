@@ -42,6 +42,7 @@ mod lease;
 mod locker;
 mod migrate;
 mod primitive;
+mod randomness;
 mod store;
 mod telemetry;
 

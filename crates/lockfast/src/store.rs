@@ -7,11 +7,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use lockfast_core::{
-    Backend, BoxFuture, ClientId, ConnectContext, Error, ErrorKind, Label, LossReporter, Result,
+    Backend, BoxFuture, ClientId, ConnectContext, Error, ErrorKind, HolderId, Label, LossReporter,
+    Result,
 };
 
 use crate::lease::keeper::Keeper;
 use crate::lease::undo::Undoing;
+use crate::randomness::Randomness;
 use crate::telemetry::Telemetry;
 
 /// A connected store.
@@ -21,6 +23,7 @@ pub(crate) struct Store {
     pub(crate) client: ClientId,
     pub(crate) telemetry: Telemetry,
     pub(crate) undoing: Undoing,
+    randomness: Randomness,
 }
 
 impl Store {
@@ -40,7 +43,18 @@ impl Store {
         };
         let backend = connect(context).await?;
         let telemetry = Telemetry::new(backend.profile().backend);
-        Ok(Self { backend, keeper, client, telemetry, undoing: Undoing::default() })
+        let (undoing, randomness) = (Undoing::default(), Randomness::default());
+        Ok(Self { backend, keeper, client, telemetry, undoing, randomness })
+    }
+
+    /// An id for a new acquisition. The process must have been checked: a forked child would
+    /// make the same ones.
+    pub(crate) fn new_holder(&self) -> Result<HolderId> {
+        let mut id = [0; 16];
+        let (client, own) = id.split_at_mut(6);
+        client.copy_from_slice(self.client.as_bytes());
+        self.randomness.draw(own)?;
+        Ok(HolderId::from_bytes(id))
     }
 
     /// Refuses to work in a forked child.

@@ -12,10 +12,14 @@ local QUEUE_MS = 60000
 local CROWD_SLACK_MS = 20000
 local now_ms = math.floor(now_us / 1000)
 
--- Notes that some lock has a queue or a revoked holder, for so long: then every script looks.
-local function crowd(ms)
-  if redis.call('PTTL', KEYS[5]) < ms then
-    redis.call('SET', KEYS[5], '1', 'PX', ms + CROWD_SLACK_MS)
+-- Notes that some lock has a queue, or with the mark 2 a revoked holder, for so long: then every
+-- script looks.
+local function crowd(ms, mark)
+  local left = redis.call('PTTL', KEYS[5])
+  if mark or left < ms then
+    local value = mark or redis.pcall('GET', KEYS[5])
+    value = type(value) == 'string' and value or '1'
+    redis.call('SET', KEYS[5], value, 'PX', math.max(left, ms + CROWD_SLACK_MS))
   end
 end
 

@@ -32,6 +32,7 @@ impl Store {
     /// Writes what one round trip carries, after what was written to prepare it.
     pub(super) fn write_batch(&self, pipeline: &mut Pipeline, batch: &mut Batch) {
         batch.preamble = pipeline.commands();
+        self.write_simple(pipeline, &batch.simple);
         for renew in &batch.renews {
             let most = renew.leases.len().div_ceil(self.calls(renew.leases.len()));
             renew.leases.chunks(most.max(1)).for_each(|some| self.write_renew(pipeline, some));
@@ -57,6 +58,15 @@ impl Store {
             (plain.write)(pipeline);
             *replies = pipeline.commands() - before;
         }
+        self.write_simple_gives(pipeline, &batch.simple.gives);
+    }
+
+    pub(crate) fn write_client_key(&self, pipeline: &mut Pipeline) {
+        pipeline.part(&self.client_key);
+    }
+
+    pub(crate) fn write_link(&self, pipeline: &mut Pipeline) {
+        pipeline.part(&lock(&self.enrolment).link);
     }
 
     /// Writes one request alone, to a node of a cluster.

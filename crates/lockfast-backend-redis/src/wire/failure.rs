@@ -27,6 +27,8 @@ pub struct Failure {
 pub enum Remedy {
     /// Nothing helps: tell.
     Tell,
+    /// It was not simple: ask the script that serves everything.
+    LookCloser,
     /// The server has forgotten the scripts: load them and repeat.
     LoadScripts,
     /// The server has forgotten us: register and repeat.
@@ -130,6 +132,11 @@ impl Failure {
             ErrorKind::Unreachable,
             "the nodes of the cluster do not agree on who has the lock's slot",
         )
+    }
+
+    /// The scripts for simple requests do not serve this one.
+    pub(crate) fn of_complexity() -> Self {
+        Self::new(ErrorKind::Internal, "it was not simple").with_remedy(Remedy::LookCloser)
     }
 
     /// The server answered something that is not its language.

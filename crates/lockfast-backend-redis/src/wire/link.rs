@@ -9,7 +9,7 @@ mod ear;
 mod task;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -25,9 +25,11 @@ use super::dial::Dialer;
 use super::{Failure, Pipeline, Reply};
 use crate::config::Endpoint;
 
-/// How many batches may be unanswered. A second one would keep the server busy while we read,
-/// but the batches would be smaller, and those cost the server more than it gains.
-const IN_FLIGHT_MAX: usize = 1;
+/// How many batches may be unanswered: the server works at one while we work at the other.
+const IN_FLIGHT_MAX: usize = 2;
+/// When so many ask between two answers, it is worth waiting until all who are answered have
+/// asked again, so that one batch carries them all.
+const GATHERED_MIN: usize = 4;
 
 /// What goes over a link. It must not block. It is called by whichever thread reads or writes,
 /// [`Traffic::load`] and what hands something out with a part of the link locked: it may ask the
@@ -82,6 +84,10 @@ struct Shared<T: Traffic> {
     state: Mutex<State<T::Batch>>,
     /// Whether the operating system did not take all that was to be written.
     is_clogged: AtomicBool,
+    /// How many have asked since the last answer.
+    asked: AtomicUsize,
+    /// Whether the ear sends what is asked at its home, as soon as all have asked.
+    is_gathering: AtomicBool,
 }
 
 #[derive(Default)]
@@ -176,11 +182,10 @@ impl<T: Traffic> Link<T> {
 pub struct Pump<T: Traffic>(Weak<Shared<T>>);
 
 impl<T: Traffic> Pump<T> {
-    /// Sees to it that whoever asks from here is answered. To be called for each request.
-    pub fn attend(&self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.attend();
-        }
+    /// Sees to it that whoever asks from here is answered. To be called for each request; when
+    /// it returns false, [`Pump::run`] must follow.
+    pub fn attend(&self) -> bool {
+        self.0.upgrade().is_some_and(|shared| shared.attend())
     }
 
     /// Sends what waits, if there is room.
@@ -231,6 +236,8 @@ impl<T: Traffic> Shared<T> {
             writer: Mutex::default(),
             state: Mutex::default(),
             is_clogged: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
+            is_gathering: AtomicBool::new(false),
         })
     }
 
@@ -248,7 +255,9 @@ impl<T: Traffic> Shared<T> {
 
     /// Sends what waits, as far as there is room, and wakes the task if it must know.
     fn pump(&self) {
-        self.send();
+        if !(self.is_gathering.load(Ordering::Acquire) && self.is_home()) {
+            self.send();
+        }
         let state = lock(&self.state);
         if !state.is_timed {
             state.task.wake_by_ref();
@@ -287,13 +296,18 @@ impl<T: Traffic> Shared<T> {
         state.task.wake_by_ref();
     }
 
-    /// Reads what has arrived and hands it out.
-    fn read(&self) {
+    /// Reads what has arrived and hands it out. Returns whether what is asked next is being
+    /// gathered, if the reader may do so; then it must be sent.
+    fn read(&self, may_gather: bool) -> bool {
         let mut reader = lock(&self.reader);
-        let Some(incoming) = reader.as_mut() else { return };
+        let Some(incoming) = reader.as_mut() else { return false };
         let mut events = Vec::new();
         let mut broken = self.collect(incoming, &mut events).err();
-        if self.traffic.has_waiting() {
+        let asked = self.asked.swap(0, Ordering::Relaxed);
+        let gathers = may_gather && asked >= GATHERED_MIN && broken.is_none();
+        if gathers {
+            self.is_gathering.store(true, Ordering::Release);
+        } else if self.traffic.has_waiting() {
             // The server is kept busy while the answers are handed out.
             self.send();
         }
@@ -310,10 +324,17 @@ impl<T: Traffic> Shared<T> {
         }
         if let Some(failure) = broken {
             self.give_up(failure);
-        } else if self.traffic.has_waiting() {
+        } else if !gathers && self.traffic.has_waiting() {
             // Some of it has to be asked again.
-            self.send();
+            self.pump();
         }
+        gathers
+    }
+
+    /// Sends what was gathered.
+    fn send_gathered(&self) {
+        self.is_gathering.store(false, Ordering::Release);
+        self.pump();
     }
 
     /// Collects what has arrived, in order.

@@ -120,7 +120,8 @@ async fn rubbish_in_the_bookkeeping() {
     ] {
         let guard = hold(&first, NAME, ttl(TTL)).await;
         // The fast ways do not look at it while nobody waits for anything.
-        redis.cli(&["SET", "lockfast:crowd", "1"]);
+        let crowd = if rubbish == &revoked { "2" } else { "1" };
+        redis.cli(&["SET", "lockfast:crowd", crowd]);
         redis.cli(make);
         bounded(guard.extend(TTL)).await.unwrap();
         assert!(matches!(guard.release().await.unwrap(), Released::Released), "{make:?}");

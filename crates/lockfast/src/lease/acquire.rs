@@ -194,7 +194,7 @@ struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     fn new(target: &'a Target) -> Result<Self> {
-        let holder = HolderId::random(target.store.client)?;
+        let holder = target.store.new_holder()?;
         let claim = Claim {
             store: Arc::clone(&target.store),
             name: target.name.clone(),

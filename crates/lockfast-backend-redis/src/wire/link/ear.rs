@@ -113,14 +113,16 @@ impl Attention {
 impl<T: Traffic> Shared<T> {
     /// Sees to it that the answer to what is about to be asked is heard: by the ear if this is
     /// its home, otherwise by the keeper.
-    pub(super) fn attend(self: &Arc<Self>) {
+    /// Returns whether it is by the ear.
+    pub(super) fn attend(self: &Arc<Self>) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let here = Handle::try_current().ok().filter(|here| here.id() != self.keeper);
         // Tokio panics when a runtime was built without I/O, and nobody can ask it before. Where
         // that would end the process it must not be tried.
         if let Some(here) = here.filter(|_| cfg!(panic = "unwind")) {
             let (is_home, elected) = self.attention.welcome(here.id());
             if is_home {
-                return;
+                return true;
             }
             if let Some((number, stream)) = elected {
                 let ear = Ear { shared: Arc::downgrade(self), number, has_listened: false };
@@ -128,6 +130,13 @@ impl<T: Traffic> Shared<T> {
             }
         }
         self.call_keeper();
+        false
+    }
+
+    /// Whether this is the ear's home.
+    pub(super) fn is_home(&self) -> bool {
+        let here = Handle::try_current().ok().map(|here| here.id());
+        here.is_some() && lock(&self.attention.home).runtime == here
     }
 
     /// Lets the keeper listen.
@@ -156,7 +165,13 @@ impl<T: Traffic> Ear<T> {
             if !shared.attention.beat(self.number) {
                 return;
             }
-            shared.read();
+            if shared.read(true) {
+                drop(shared);
+                // Those who were answered go on, and ask again.
+                tokio::task::yield_now().await;
+                let Some(shared) = self.shared.upgrade() else { return };
+                shared.send_gathered();
+            }
         }
     }
 }
@@ -167,6 +182,7 @@ impl<T: Traffic> Drop for Ear<T> {
             && shared.attention.leave(self.number, self.has_listened)
         {
             shared.call_keeper();
+            shared.send_gathered();
         }
     }
 }

@@ -155,7 +155,7 @@ impl<T: Traffic> Shared<T> {
                 return Some(failed(error));
             }
             watch.is_stirred = true;
-            self.read();
+            self.read(false);
             if let Some(failure) = lock(&self.state).broken.take() {
                 return Some(failure);
             }
@@ -229,6 +229,7 @@ impl<T: Traffic> Shared<T> {
             }
             let has_ear = self.attention.has_ear();
             let is_listening = watch.readiness.is_some();
+            let is_gathering = self.is_gathering.load(Ordering::Acquire);
             let mut state = lock(&self.state);
             let mut pause = match (has_ear, is_listening) {
                 (false, _) => TIMER_MAX,
@@ -245,7 +246,7 @@ impl<T: Traffic> Shared<T> {
                     }
                     pause = pause.min(left);
                 }
-                None if is_listening && !(has_ear && watch.is_stirred) => {
+                None if is_listening && !is_gathering && !(has_ear && watch.is_stirred) => {
                     state.is_timed = false;
                     return Poll::Pending;
                 }

@@ -1,0 +1,93 @@
+-- Takes locks that are to be held alone, many in one call, with as little as can be: those that
+-- are free, and those that somebody else holds alone, which it queues for. What is not that
+-- simple is left to acquire.lua.
+--
+-- KEYS  fence, client, watch, crowd; then for each lock: itself, queue
+-- ARGV  link; then for each lock: claim (of one that does not wait only "holder."), lease in ms
+-- Answers one entry per lock: the fence; { 0, place, ms, now } it waits, see admit.lua; 0 for
+-- acquire.lua. Or -1: at the moment nothing is that simple.
+
+local count = (#KEYS - 4) / 2
+local found
+if count == 1 then
+  found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+else
+  found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+end
+local fence, client, crowd = found[1], found[2], found[4]
+if not fence and redis.call('EXISTS', KEYS[1]) == 0 then
+  fence = '0'
+end
+if not fence or not client or found[3] or string.sub(client, 1, 8) ~= ARGV[1]
+  or not string.find(fence, '^%d+$') then
+  return -1
+end
+local time = redis.call('TIME')
+if count == 1 and not crowd and not found[5] then
+  -- The most frequent case. Both are digits, so that they need not become numbers.
+  local now = time[1] .. string.sub('00000' .. time[2], -6)
+  if #fence == #now and fence < now and now < '9007199254740992'
+    and redis.call('SET', KEYS[5], string.sub(ARGV[2], 1, 23) .. now, 'NX', 'PX', ARGV[3]) then
+    redis.call('SET', KEYS[1], now)
+    return { now }
+  end
+end
+
+local now_us = time[1] * 1000000 + time[2]
+local number = tonumber(fence)
+if number < now_us then
+  number = now_us - 1
+end
+if number + count >= 9007199254740992 then
+  return -1
+end
+
+-- Waits for a lock that somebody else holds alone. Returns 0 if it is known there already, or if
+-- the queue is none.
+local function wait(lock, queue, claim)
+  local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
+  if last.err then
+    return 0
+  end
+  local ticket = now_us
+  if last[2] and tonumber(last[2]) >= ticket then
+    ticket = tonumber(last[2]) + 1
+  end
+  if redis.call('ZADD', queue, 'NX', string.format('%.0f', ticket), claim) == 0 then
+    return 0
+  end
+  redis.call('PEXPIRE', queue, 60000)
+  if not crowd or redis.call('PTTL', KEYS[4]) < 60000 then
+    redis.call('SET', KEYS[4], '1', 'PX', 80000)
+    crowd = '1'
+  end
+  return { 0, last[1] and 1 or 0, redis.call('PTTL', lock), now_us }
+end
+
+local answers, is_raised = {}, false
+for i = 1, count do
+  local lock, claim = KEYS[2 * i + 3], ARGV[2 * i]
+  answers[i] = 0
+  -- The crowd is there as long as anybody waits for any lock. Any other value than 1 says that
+  -- somebody's lock was taken away, who must hear of it.
+  if not crowd or (crowd == '1' and redis.call('EXISTS', KEYS[2 * i + 4]) == 0) then
+    local text = string.format('%.0f', number + 1)
+    local value = string.sub(claim, 1, 23) .. text
+    if redis.call('SET', lock, value, 'NX', 'PX', ARGV[2 * i + 1]) then
+      number = number + 1
+      is_raised = true
+      answers[i] = text
+    end
+  end
+  if answers[i] == 0 and #claim > 23 and (not crowd or crowd == '1') then
+    local value = redis.pcall('GET', lock)
+    if type(value) == 'string' and value ~= 'lockfast:shared'
+      and string.sub(value, 1, 22) ~= string.sub(claim, 1, 22) then
+      answers[i] = wait(lock, KEYS[2 * i + 4], claim)
+    end
+  end
+end
+if is_raised then
+  redis.call('SET', KEYS[1], string.format('%.0f', number))
+end
+return answers

@@ -1,0 +1,255 @@
+//! The scripts for what most requests are: one lock to be held alone, that is free or that
+//! somebody else holds alone, given back or prolonged by who has it. They name few keys and make
+//! few calls. Whatever they do not serve is asked once more, of the scripts that serve everything.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockfast_core::{HolderId, Mode, Moment, ReleaseOutcome};
+
+use crate::answer::Repairs;
+use crate::batch::{Batch, Give, Op, Purpose, Renew, Renewal, Take};
+use crate::claim::{Admission, whole_ms};
+use crate::record::{self, HOLDER_CHARS};
+use crate::store::{Store, lock};
+use crate::wire::failure::Remedy;
+use crate::wire::{Failure, Pipeline, Reply};
+
+/// How long all is asked of the other scripts when nothing was simple.
+const PAUSE: Duration = Duration::from_secs(1);
+/// So many that share a lock are remembered; of the others a release is asked twice.
+const SHARERS_MAX: usize = 10_000;
+
+/// What is known of what is not simple.
+#[derive(Default)]
+pub(crate) struct Simplicity {
+    /// Whether the configuration wants more than these scripts do.
+    is_out: AtomicBool,
+    out_until_ns: AtomicU64,
+    /// Who shares a lock, so that its release is not asked for in vain.
+    sharers: Mutex<HashSet<HolderId>>,
+    has_sharers: AtomicBool,
+}
+
+impl Simplicity {
+    pub(crate) fn new(is_possible: bool) -> Self {
+        Self { is_out: AtomicBool::new(!is_possible), ..Self::default() }
+    }
+
+    fn is_given(&self) -> bool {
+        if self.is_out.load(Ordering::Relaxed) {
+            return false;
+        }
+        let until_ns = self.out_until_ns.load(Ordering::Relaxed);
+        until_ns == 0 || until_ns <= Moment::now().host_ns()
+    }
+
+    pub(crate) fn note_grant(&self, holder: HolderId, mode: Mode) {
+        if mode != Mode::Exclusive {
+            let mut sharers = lock(&self.sharers);
+            if sharers.len() < SHARERS_MAX {
+                sharers.insert(holder);
+                self.has_sharers.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    pub(crate) fn note_end(&self, holder: HolderId) {
+        if self.has_sharers.load(Ordering::Acquire) {
+            let mut sharers = lock(&self.sharers);
+            sharers.remove(&holder);
+            self.has_sharers.store(!sharers.is_empty(), Ordering::Release);
+        }
+    }
+
+    fn is_sharer(&self, holder: HolderId) -> bool {
+        self.has_sharers.load(Ordering::Acquire) && lock(&self.sharers).contains(&holder)
+    }
+}
+
+/// The requests of a batch that are simple.
+#[derive(Default)]
+pub(crate) struct SimpleBatch {
+    pub(crate) renews: Vec<Renew>,
+    pub(crate) takes: Vec<Take>,
+    pub(crate) gives: Vec<Give>,
+}
+
+impl SimpleBatch {
+    pub(crate) fn into_ops(self) -> impl Iterator<Item = Op> {
+        let renews = self.renews.into_iter().map(Op::Renew);
+        let takes = self.takes.into_iter().map(Op::Take);
+        renews.chain(takes).chain(self.gives.into_iter().map(Op::Give))
+    }
+}
+
+impl Store {
+    /// Adds a request to a batch, among the simple ones if it is.
+    pub(crate) fn sort_into(&self, batch: &mut Batch, op: Op) {
+        match op {
+            Op::Take(take) if is_simple(&take) && self.simplicity.is_given() => {
+                batch.simple.takes.push(take);
+            }
+            Op::Give(give)
+                if give.tries == 0
+                    && !self.simplicity.is_sharer(give.holder)
+                    && self.simplicity.is_given() =>
+            {
+                batch.simple.gives.push(give);
+            }
+            Op::Renew(renew)
+                if renew.tries == 0 && !renew.confirm && self.simplicity.is_given() =>
+            {
+                batch.simple.renews.push(renew);
+            }
+            op => batch.add(op),
+        }
+    }
+
+    /// Writes those that renew and take, which come first.
+    pub(crate) fn write_simple(&self, pipeline: &mut Pipeline, simple: &SimpleBatch) {
+        for renew in &simple.renews {
+            let count = renew.leases.len();
+            self.scripts().keep.call(pipeline, count, 2 * count);
+            renew.leases.iter().for_each(|it| self.keys(&it.name).write_lock(pipeline));
+            for lease in renew.leases.iter() {
+                pipeline.part_of(&[&record::write_holder(lease.holder), "."]);
+                pipeline.part_number(whole_ms(lease.ttl) + whole_ms(lease.lock_delay));
+            }
+        }
+        if simple.takes.is_empty() {
+            return;
+        }
+        let count = simple.takes.len();
+        self.scripts().take.call(pipeline, 4 + 2 * count, 1 + 2 * count);
+        pipeline.part(record::FENCE_KEY);
+        self.write_client_key(pipeline);
+        pipeline.part(record::WATCH_KEY);
+        pipeline.part(record::CROWD_KEY);
+        for take in &simple.takes {
+            let keys = self.keys(&take.claim.name);
+            keys.write_lock(pipeline);
+            keys.write_aside(pipeline, "queue");
+        }
+        self.write_link(pipeline);
+        for Take { claim, purpose, .. } in &simple.takes {
+            let text = claim.text.as_str();
+            let waits = purpose.may_wait(claim);
+            pipeline.part(if waits { text } else { &text[..=HOLDER_CHARS] });
+            pipeline.part_number(claim.lease_ms());
+        }
+    }
+
+    /// Writes those that give back, which come last.
+    pub(crate) fn write_simple_gives(&self, pipeline: &mut Pipeline, gives: &[Give]) {
+        if gives.is_empty() {
+            return;
+        }
+        self.scripts().give.call(pipeline, 3 + 2 * gives.len(), gives.len());
+        pipeline.part(record::FENCE_KEY);
+        pipeline.part(record::WATCH_KEY);
+        pipeline.part(record::CROWD_KEY);
+        for give in gives {
+            let keys = self.keys(&give.name);
+            keys.write_lock(pipeline);
+            keys.write_aside(pipeline, "queue");
+        }
+        for give in gives {
+            pipeline.part_of(&[&record::write_holder(give.holder), "."]);
+        }
+    }
+
+    /// Hands out the replies to those that renew and take.
+    pub(crate) fn answer_simple(
+        &self,
+        renews: Vec<Renew>,
+        takes: Vec<Take>,
+        sent: Moment,
+        replies: &mut impl Iterator<Item = Reply>,
+        repairs: &mut Repairs,
+    ) {
+        for renew in renews {
+            match replies.next() {
+                Some(reply) if reply.as_int() == Some(1) => {
+                    let outcomes = vec![Renewal::Renewed; renew.leases.len()];
+                    drop(renew.asker.send(Ok(outcomes)));
+                }
+                reply => repairs.add(Op::Renew(renew), complaint(reply.as_ref())),
+            }
+        }
+        if takes.is_empty() {
+            return;
+        }
+        let entries = self.read_entries(replies.next(), takes.len());
+        for (take, entry) in takes.into_iter().zip(entries) {
+            let answer = match entry {
+                Ok(entry) if entry.as_int() != Some(0) => Admission::read(&take.claim, entry),
+                Ok(_) => Err(Failure::of_complexity()),
+                Err(failure) => Err(failure),
+            };
+            match answer {
+                Ok(admission) => self.admit(take, admission, sent, None),
+                Err(failure) => repairs.add(Op::Take(take), failure),
+            }
+        }
+    }
+
+    /// Hands out the reply to those that give back.
+    pub(crate) fn answer_simple_gives(
+        &self,
+        gives: Vec<Give>,
+        reply: Option<Reply>,
+        repairs: &mut Repairs,
+    ) {
+        let entries = self.read_entries(reply, gives.len());
+        for (give, entry) in gives.into_iter().zip(entries) {
+            match entry {
+                Ok(entry) if entry.as_int() == Some(1) => {
+                    self.tell_given(give, ReleaseOutcome::Released);
+                }
+                Ok(_) => repairs.add(Op::Give(give), Failure::of_complexity()),
+                Err(failure) => repairs.add(Op::Give(give), failure),
+            }
+        }
+    }
+
+    /// One entry for each of `count` requests, or why there is none.
+    fn read_entries(&self, reply: Option<Reply>, count: usize) -> Vec<Result<Reply, Failure>> {
+        let failure = match reply.map(Reply::into_list) {
+            Some(Ok(entries)) if entries.len() == count => {
+                return entries.into_iter().map(Ok).collect();
+            }
+            Some(Err(reply)) => {
+                if reply.as_int() == Some(-1) {
+                    let until_ns = (Moment::now() + PAUSE).host_ns();
+                    self.simplicity.out_until_ns.store(until_ns, Ordering::Relaxed);
+                }
+                complaint(Some(&reply))
+            }
+            _ => complaint(None),
+        };
+        (0..count).map(|_| Err(failure.clone())).collect()
+    }
+}
+
+/// Why there was no answer: the server complained, or it was not simple.
+fn complaint(reply: Option<&Reply>) -> Failure {
+    match reply {
+        None => Failure::of_nonsense("too few answers"),
+        Some(reply) => match reply.failure() {
+            // The other scripts find out what is wrong, and tell.
+            Some(failure) if failure.remedy == Remedy::Tell => Failure::of_complexity(),
+            Some(failure) => failure,
+            None => Failure::of_complexity(),
+        },
+    }
+}
+
+fn is_simple(take: &Take) -> bool {
+    take.tries == 0
+        && matches!(take.purpose, Purpose::First(_))
+        && take.claim.mode == Mode::Exclusive
+        && !take.claim.has_floor
+}
