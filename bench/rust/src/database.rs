@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use lockfast_conformance::fault::mariadb::{self, MariaDb};
 use lockfast_conformance::fault::postgres::{self, Postgres};
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 use crate::contender::Connection;
 use crate::samples::{ROUNDS, Samples, on_runtime};
@@ -98,20 +99,20 @@ pub(crate) fn measure(kind: &str) -> Result<Value> {
                 let name = format!("{name}.{peer}_{tasks}");
                 samples.cycle(&name, (peer, &url, sessions), tasks, || {})?;
             }
-            samples.hand_over(&format!("{name}.held"), &url, WAITERS, Some(HOLD))?;
+            samples.hand_over(&format!("{name}.held"), &url, WAITERS, Some(HOLD), || {})?;
         }
         hand_over_counted(&quick, &mut samples)?;
-        samples.hand_over("durable.greedy", &durable.url(), WAITERS, None)?;
+        samples.hand_over("durable.greedy", &durable.url(), WAITERS, None, || {})?;
     }
     renew(&quick, &mut samples)?;
     Ok(samples.into_value())
 }
 
 fn hand_over_counted(database: &Database, samples: &mut Samples) -> Result<()> {
-    let before = database.statements()?;
-    // Connecting and asking cost some statements too, of which the acquisitions are not guilty.
-    samples.hand_over("quick.greedy", &database.url(), WAITERS, None)?;
-    samples.add("quick.greedy.statements", database.statements()? - before);
+    let mut before = Ok(0.0);
+    let connected = || before = database.statements();
+    samples.hand_over("quick.greedy", &database.url(), WAITERS, None, connected)?;
+    samples.add("quick.greedy.statements", database.statements()? - before?);
     Ok(())
 }
 
@@ -119,9 +120,19 @@ fn hand_over_counted(database: &Database, samples: &mut Samples) -> Result<()> {
 fn renew(database: &Database, samples: &mut Samples) -> Result<()> {
     on_runtime(TASKS, async {
         let connection = Connection::open("lockfast", &database.url(), 1).await?;
+        let mut running = JoinSet::new();
         let mut contenders = connection.contenders(LEASES)?;
-        for contender in &mut contenders {
-            ensure!(contender.acquire().await?, "a free lock was not to be had");
+        while !contenders.is_empty() {
+            let mut some = contenders.split_off(contenders.len().saturating_sub(LEASES / TASKS));
+            running.spawn(async move {
+                for contender in &mut some {
+                    ensure!(contender.acquire().await?, "a free lock was not to be had");
+                }
+                anyhow::Ok(some)
+            });
+        }
+        while let Some(some) = running.join_next().await {
+            contenders.extend(some??);
         }
         let (before, asking) = (database.statements()?, database.statements()?);
         let own = asking - before;

@@ -66,17 +66,20 @@ impl Samples {
         self.add_fields(name, &result.with_context(|| name.to_owned())?)
     }
 
-    /// Passes one lock around between so many waiters and one holder.
+    /// Passes one lock around between so many waiters and one holder. `before` is called when all
+    /// are connected.
     pub(crate) fn hand_over(
         &mut self,
         name: &str,
         url: &str,
         waiters: usize,
         hold: Option<Duration>,
+        before: impl FnOnce(),
     ) -> Result<()> {
         let result = on_runtime(waiters + 1, async {
             let contenders =
                 Contender::each_with_a_connection("lockfast", url, waiters + 1).await?;
+            before();
             handover::measure(contenders, hold, SPAN).await
         });
         self.add_fields(name, &result.with_context(|| name.to_owned())?)

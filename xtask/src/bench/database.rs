@@ -89,7 +89,7 @@ fn costs(samples: &Samples, text: &mut String) -> Result<()> {
     let connections = samples.get("renew.connections")?;
     let fairness = samples.get("quick.greedy.most_over_least")?;
     for (what, sample, digits, target) in [
-        ("statements for each hand-over, with those that connect", &each, 2, "≤ 2"),
+        ("statements for each hand-over", &each, 2, "≤ 2"),
         ("most/least hand-overs of a waiter", &fairness, 2, "–"),
         ("statements for 10 000 renewals", &renewals, 0, "≤ 20"),
         ("connections while 10 000 locks are held", &connections, 0, "–"),
