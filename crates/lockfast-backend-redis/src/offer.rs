@@ -38,13 +38,8 @@ impl Offer {
 
     /// The grant as the engine understands it: with the ttl counted from so early that it ends
     /// with the offer, the first renewal is due at once and makes it a full lease.
-    fn grant(&self, claim: &Claim, clock: Option<ClockPair>) -> Grant {
-        let received = Moment::now();
-        // Without a clock to compare with, the offer may be as old as its time.
-        let given = match clock {
-            Some(clock) => received.earlier_of(clock.locate(self.at_us)),
-            None => received.before(self.lasts),
-        };
+    fn grant(&self, claim: &Claim, clock: ClockPair) -> Grant {
+        let given = Moment::now().earlier_of(clock.locate(self.at_us));
         Grant { fence: self.fence, from: given.before(claim.ttl.saturating_sub(self.lasts)) }
     }
 }
@@ -86,14 +81,17 @@ impl Store {
             return self.decline(offer, key);
         }
         self.remember(&waiter.claim, offer.fence);
-        // Nobody renews a detached lease, and replicas must be asked before it counts.
-        if waiter.claim.detached || self.config().min_replicas > 0 {
+        // Nobody renews a detached lease, and replicas must be asked before it counts. Without a
+        // clock to compare with, which is when it was pushed before the answer to the question
+        // was handed out, it may be as old as its time.
+        let must_ask = waiter.claim.detached || self.config().min_replicas > 0;
+        let Some(clock) = waiter.clock.filter(|_| !must_ask) else {
             if let Some(store) = self.me() {
                 self.runtime.spawn(store.confirm(waiter, offer.fence));
             }
             return;
-        }
-        let grant = offer.grant(&waiter.claim, waiter.clock);
+        };
+        let grant = offer.grant(&waiter.claim, clock);
         if !tell_all(waiter.askers, || Answer::Granted(grant.clone())) {
             self.decline(offer, key);
         }
