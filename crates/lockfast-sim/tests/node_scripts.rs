@@ -16,6 +16,8 @@ const FENCES: u64 = 9;
 const REQUESTS: usize = 400;
 /// Long enough that nothing expires by itself.
 const LEASE_MS: &str = "600000";
+/// The key of the lock's fence, which the scripts find by the lock's own.
+const FENCE: &str = "lockfast:{lock}:fence";
 /// The connection that the node knows the requests by.
 const LINK: &str = "link0001";
 
@@ -45,23 +47,23 @@ impl Real {
     fn acquire(&self, holder: usize, proposal: u64, raises: bool) -> Vec<String> {
         let how = if raises { "2" } else { "0" };
         let proposal = proposal.to_string();
-        let keys = ["watch", "client", "lock", "fence", "callers"];
+        let keys = ["watch", "client", "crowd", "lock", FENCE];
         self.run(ACQUIRE, &keys, &[LINK, HOLDERS[holder], &proposal, LEASE_MS, how])
     }
 
     fn release(&self, holder: usize, proposal: u64) -> Vec<String> {
-        let keys = ["watch", "client", "lock", "fence", "callers"];
+        let keys = ["watch", "client", "crowd", "lock"];
         self.run(RELEASE, &keys, &[LINK, HOLDERS[holder], &proposal.to_string(), "0"])
     }
 
     fn renew(&self, holder: usize) -> Vec<String> {
-        let keys = ["client", "lock", "fence", "callers", "revoked"];
+        let keys = ["client", "lock", FENCE, "callers", "revoked"];
         self.run(RENEW, &keys, &[LINK, HOLDERS[holder], LEASE_MS])
     }
 
     /// What the node has of the lock.
     fn read(&self) -> Rule {
-        let (value, fence) = (self.0.cli(&["GET", "lock"]), self.0.cli(&["GET", "fence"]));
+        let (value, fence) = (self.0.cli(&["GET", "lock"]), self.0.cli(&["GET", FENCE]));
         let fence = fence.trim().parse().unwrap_or(0);
         let holder = value.trim().split_once('.').map(|(holder, granted)| {
             assert_eq!(granted, fence.to_string(), "while it is held, the fence is the grant's");
