@@ -79,8 +79,10 @@ impl Store {
     }
 
     fn take_offer(&self, offer: &Offer, clock: Option<ClockPair>) {
-        let waiter = self.lobby.take(offer.holder);
-        let Some(mut waiter) = waiter else { return self.decline(offer) };
+        // Mail may come twice, or after an answer that said the same: then its holder has the lock
+        // and uses it, and giving it back would let another in. A claim that was given up needs
+        // nothing either, because its release ends whatever it was offered.
+        let Some(mut waiter) = self.lobby.take(offer.holder) else { return };
         if !waiter.is_wanted() {
             return self.decline(offer);
         }
