@@ -91,7 +91,9 @@ async fn answers_that_never_come() {
     assert_eq!(error.votes().iter().filter(|it| silent(&it.vote)).count(), 2, "{error}");
     ways.0.iter().for_each(|way| way.set(Link::Pass));
     eventually("undone on all nodes", SLACK, async || nodes.count_key(NAME) == 0).await;
-    assert!(hold(&locker, NAME, ttl(TTL)).await.release().await.is_ok());
+    // A connection that was begun while nothing was answered is given up only after a while.
+    let guard = hold(&locker, NAME, ttl(TTL).wait(SLACK)).await;
+    assert!(guard.release().await.is_ok());
 }
 
 /// P5: a request that was held up on a connection which was given up meanwhile does not take
