@@ -13,7 +13,7 @@ mod kit;
 use std::time::Duration;
 
 use kit::foreign::NodeRedlock;
-use kit::{Nodes, bounded, connect, eventually, hold, hold_detached, refusal, ttl};
+use kit::{Nodes, bounded, connect, hold, hold_detached, hold_on_all, refusal, ttl};
 use lockfast::{Moment, Options, Released};
 
 const NAME: &str = "shared-with-others";
@@ -27,8 +27,7 @@ async fn lockfast_holds_and_the_other_waits(version: &str) {
     let nodes = Nodes::start(3);
     let locker = connect(&nodes.url()).await;
     let mut other = NodeRedlock::start(version, &nodes);
-    let guard = hold(&locker, NAME, ttl(LONG)).await;
-    eventually("all nodes have it", SLACK, async || nodes.count_key(NAME) == 3).await;
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(LONG)).await;
     assert!(!other.try_acquire(NAME, LONG));
     other.begin_acquire(NAME, LONG, LONG);
     assert!(guard.check().is_ok());

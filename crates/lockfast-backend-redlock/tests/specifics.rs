@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use kit::{
     Link, Nodes, Setup, Ways, bounded, calls, check_error, connect, eventually, failure, hold,
-    refusal, try_connect, ttl,
+    hold_on_all, refusal, try_connect, ttl,
 };
 use lockfast::{
     Attempt, ErrorKind, Fence, Guarantee, Mode, Moment, Options, Released, Vote, WatchKind,
@@ -32,8 +32,9 @@ async fn one_round_trip() {
     let nodes = Nodes::start(3);
     let ways = Ways::to(&nodes).await;
     let locker = connect(&ways.url_with("")).await;
-    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
     assert!(guard.release().await.is_ok());
+    eventually("all are free", SLACK, async || nodes.count_key(NAME) == 0).await;
     let before: Vec<u64> = nodes.0.iter().map(calls).collect();
     for _ in 0..ROUNDS {
         let guard = hold(&locker, NAME, ttl(TTL)).await;
@@ -125,8 +126,7 @@ async fn a_lock_is_seen_with_its_holder() {
 async fn a_refusal_lists_the_votes() {
     let mut nodes = Nodes::start(3);
     let (first, second) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
-    let guard = hold(&first, NAME, ttl(TTL)).await;
-    eventually("all have it", SLACK, async || nodes.count_key(NAME) == 3).await;
+    let guard = hold_on_all(&first, &nodes, NAME, ttl(TTL)).await;
     let refused = refusal(&second, NAME).await;
     assert_eq!(refused.votes.len(), 3);
     let held = refused.votes.iter().filter(|it| matches!(it.vote, Vote::Held { .. })).count();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockfast::{Moment, Released};
 
-use crate::kit::{Nodes, connect, eventually, hold, refusal, ttl};
+use crate::kit::{Nodes, connect, eventually, hold, hold_on_all, refusal, ttl};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(4);
@@ -18,8 +18,7 @@ async fn a_minority_steps_ahead() {
     for (count, wrong) in [(3, 1), (5, 2)] {
         let nodes = Nodes::start_with_clocks(count);
         let (first, second) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
-        let guard = hold(&first, NAME, ttl(TTL)).await;
-        eventually("all have it", SLACK, async || nodes.count_key(NAME) == count).await;
+        let guard = hold_on_all(&first, &nodes, NAME, ttl(TTL)).await;
         nodes.0[..wrong].iter().for_each(|node| node.clock().step_forward(STEP));
         eventually("gone there", SLACK, async || nodes.count_key(NAME) <= count - wrong).await;
         refusal(&second, NAME).await;

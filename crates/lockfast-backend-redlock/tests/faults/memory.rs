@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use lockfast::{LossCause, Released};
 
-use crate::kit::{Nodes, connect, eventually, hold, hold_detached, loss, refusal, ttl};
+use crate::kit::{
+    Nodes, connect, eventually, hold, hold_detached, hold_on_all, loss, refusal, ttl,
+};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(3);
@@ -17,8 +19,7 @@ const SLACK: Duration = Duration::from_secs(8);
 async fn one_node_forgets() {
     let mut nodes = Nodes::start(3);
     let locker = connect(&nodes.url()).await;
-    let guard = hold(&locker, NAME, ttl(TTL)).await;
-    eventually("all have it", SLACK, async || nodes.count_key(NAME) == 3).await;
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
     nodes.0[1].restart_empty();
     for _ in 0..2 {
         let seen = guard.deadline();
@@ -35,8 +36,7 @@ async fn one_node_forgets() {
 async fn one_node_forgets_and_is_told_again() {
     let mut nodes = Nodes::start(3);
     let locker = connect(&nodes.url_with("&on_restart=relock")).await;
-    let guard = hold(&locker, NAME, ttl(TTL)).await;
-    eventually("all have it", SLACK, async || nodes.count_key(NAME) == 3).await;
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
     let value = nodes.0[1].cli(&["GET", NAME]);
     nodes.0[1].restart_empty();
     eventually("locked again", SLACK, async || nodes.0[1].cli(&["GET", NAME]) == value).await;
@@ -51,8 +51,7 @@ async fn a_majority_forgets() {
     for options in ["", "&on_restart=relock"] {
         let mut nodes = Nodes::start(3);
         let locker = connect(&nodes.url_with(options)).await;
-        let guard = hold(&locker, NAME, ttl(TTL)).await;
-        eventually("all have it", SLACK, async || nodes.count_key(NAME) == 3).await;
+        let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
         nodes.0[1].restart_empty();
         nodes.0[2].restart_empty();
         let cause = loss(&guard, SLACK).await;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use lockfast::{ErrorKind, LeaseStatus, Moment, Released, Vote};
 
 use crate::kit::{
-    Link, Nodes, Ways, check_error, connect, eventually, failure, hold, loss, refusal, ttl,
+    Link, Nodes, Ways, check_error, connect, eventually, failure, hold, hold_on_all, loss, refusal,
+    ttl,
 };
 
 const NAME: &str = "nightly";
@@ -108,8 +109,7 @@ async fn requests_that_come_too_late() {
     // The connection is given up and made anew; then the old one delivers what it held.
     eventually("a new connection", SLACK, async || ways.0[2].accepted() > 1).await;
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
-    let guard = hold(&locker, "other", ttl(TTL)).await;
-    eventually("all have the other", SLACK, async || nodes.count_key("other") == 3).await;
+    let guard = hold_on_all(&locker, &nodes, "other", ttl(TTL)).await;
     ways.0[2].set_open(Link::Pass);
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(nodes.count_key(NAME), 0);
@@ -122,8 +122,7 @@ async fn requests_that_come_too_late() {
 async fn a_node_that_is_paused() {
     let nodes = Nodes::start(3);
     let locker = connect(&nodes.url()).await;
-    let guard = hold(&locker, NAME, ttl(TTL)).await;
-    eventually("all have it", SLACK, async || nodes.count_key(NAME) == 3).await;
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
     nodes.0[0].pause();
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
     for _ in 0..3 {

@@ -9,8 +9,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use lockfast::{
-    Address, Attempt, DetachedLease, Error, ErrorKind, Guard, Locker, LossCause, Mode, Options,
-    Refusal, Result,
+    Address, Attempt, DetachedLease, Error, ErrorKind, Guard, Locker, LossCause, Mode, Moment,
+    Options, Refusal, Result,
 };
 
 pub use lockfast_conformance::fault::proxy::{Link, Proxy};
@@ -105,6 +105,25 @@ pub fn ttl(ttl: Duration) -> Options {
 pub async fn hold(locker: &Locker, name: &str, options: Options) -> Guard {
     let mutex = locker.mutex(name).unwrap().with(options).unwrap();
     bounded(mutex.acquire()).await.unwrap_or_else(|error| panic!("not granted: {error}"))
+}
+
+/// Takes a free lock on every node. A node whose connection is being made takes no part in a
+/// round, so the lock is taken again until all do.
+pub async fn hold_on_all(locker: &Locker, nodes: &Nodes, name: &str, options: Options) -> Guard {
+    const ROUND: Duration = Duration::from_millis(500);
+    let has_all = async || nodes.count_key(name) == nodes.0.len();
+    let start = Moment::now();
+    loop {
+        let guard = hold(locker, name, options.clone()).await;
+        let round = Moment::now();
+        while Moment::now().since(round) < ROUND {
+            if has_all().await {
+                return guard;
+            }
+        }
+        assert!(Moment::now().since(start) < TIME_MAX, "never held by all nodes: {name}");
+        drop(guard.release().await);
+    }
 }
 
 /// Takes a free lock for so long and no longer, as a holder does that dies at once.
