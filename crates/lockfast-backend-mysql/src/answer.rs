@@ -47,6 +47,10 @@ impl<'a> Sections<'a> {
     }
 }
 
+fn nonsense() -> Failure {
+    Failure::of_nonsense("an answer of another form")
+}
+
 /// Lines by their numbers.
 fn by_number<'a>(lines: &[(usize, &'a str)], count: usize) -> Vec<Option<&'a str>> {
     let mut found = vec![None; count];
@@ -61,16 +65,22 @@ fn by_number<'a>(lines: &[(usize, &'a str)], count: usize) -> Vec<Option<&'a str
 impl Store {
     /// Hands out the answer to a batch.
     pub(crate) fn distribute(&self, batch: Batch, sent: Moment, rows: &[wire::Answer]) {
-        let nonsense = || Failure::of_nonsense("an answer of another form");
         let read = rows.first().and_then(|row| Some((row.number(0)?, row.text(1)?, row.text(2)?)));
-        let read = read.and_then(|(server_us, answers, pushes)| {
-            Some((server_us, Sections::read(&batch, answers)?, pushes))
-        });
-        let Some((server_us, sections, pushes)) = read else {
+        match read {
+            Some((server_us, answers, pushes)) => {
+                self.hand_out(batch, ClockPair { sent, server_us }, answers, pushes);
+            }
+            None => batch.into_ops().for_each(|op| self.fail_op(op, &nonsense())),
+        }
+    }
+
+    /// The same, with what the server said in words.
+    pub(crate) fn hand_out(&self, batch: Batch, clock: ClockPair, answers: &str, pushes: &str) {
+        let sent = clock.sent;
+        let Some(sections) = Sections::read(&batch, answers) else {
             batch.into_ops().for_each(|op| self.fail_op(op, &nonsense()));
             return;
         };
-        let clock = ClockPair { sent, server_us };
         self.note_clock(clock);
         let Batch { renews, takes, gives, leases } = batch;
         let lines = by_number(&sections.takes, takes.len());
@@ -88,18 +98,20 @@ impl Store {
                 Some("0") => Ok(ReleaseOutcome::NotHeld),
                 _ => Err(nonsense()),
             };
-            give.asker.into_iter().for_each(|asker| drop(asker.send(outcome.clone())));
+            let _ = give.asker.send(outcome);
         }
-        let mut outcomes: Vec<Vec<Renewal>> =
-            renews.iter().map(|renew| vec![Renewal::Renewed; renew.leases.len()]).collect();
+        let mut outcomes: Vec<Result<Vec<Renewal>, Failure>> =
+            renews.iter().map(|renew| Ok(vec![Renewal::Renewed; renew.leases.len()])).collect();
         for (number, line) in sections.renews {
-            let renewal = Renewal::read(line);
-            if let (Some((renew, lease)), Some(renewal)) = (leases.get(number), renewal) {
-                outcomes[*renew][*lease] = renewal;
+            let Some((renew, lease)) = leases.get(number) else { continue };
+            match (Renewal::read(line), &mut outcomes[*renew]) {
+                (Some(renewal), Ok(outcomes)) => outcomes[*lease] = renewal,
+                (None, outcomes) => *outcomes = Err(nonsense()),
+                (_, Err(_)) => {}
             }
         }
         for (renew, outcomes) in renews.into_iter().zip(outcomes) {
-            let _ = renew.asker.send(Ok(outcomes));
+            let _ = renew.asker.send(outcomes);
         }
         pushes.lines().for_each(|line| self.hear(line, Some(clock)));
     }
@@ -116,16 +128,12 @@ impl Store {
         let Take { claim, purpose, .. } = take;
         let askers = match (purpose, &admission) {
             (Purpose::First(asker), Admission::Waiting(place)) => {
-                if asker.is_closed() {
-                    self.undo(&claim.name, claim.holder);
-                } else {
-                    self.lobby.enter(claim, asker, *place);
-                }
-                return;
+                return self.lobby.enter(claim, asker, *place);
             }
             (_, Admission::Waiting(place)) => return self.lobby.stay(claim.holder, *place),
             (Purpose::First(asker), _) => vec![asker],
-            // When the waiter is gone, a push was faster, or its caller gave up and releases it.
+            // When the waiter is gone, a push was faster, or its caller gave up and releases it:
+            // in either case it is not ours to give back.
             (_, _) => self.lobby.take(claim.holder).map_or_else(Vec::new, |waiter| waiter.askers),
         };
         match admission {
@@ -172,9 +180,7 @@ impl Store {
                     drop(asker.send(Err(failure.clone())));
                 }
             }
-            Op::Give(give) => {
-                give.asker.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
-            }
+            Op::Give(give) => drop(give.asker.send(Err(failure.clone()))),
             Op::Renew(renew) => drop(renew.asker.send(Err(failure.clone()))),
             Op::Ask(ask) => drop(ask.asker.send(Err(failure.clone()))),
         }
@@ -182,7 +188,7 @@ impl Store {
 }
 
 /// Gives the same answer to all who asked the same.
-pub(crate) fn tell_all(askers: Vec<Asker<Answer>>, answer: impl Fn() -> Answer) -> bool {
-    // Not `any`: everybody is told.
-    askers.into_iter().filter_map(|asker| asker.send(Ok(answer())).ok()).count() > 0
+pub(crate) fn tell_all(askers: Vec<Asker<Answer>>, answer: impl Fn() -> Answer) {
+    // Whoever is gone by now releases what it was told.
+    askers.into_iter().for_each(|asker| drop(asker.send(Ok(answer()))));
 }

@@ -140,7 +140,7 @@ impl Mysql {
         drop(self.store.lobby.take(holder));
         let (asker, answer) = oneshot::channel();
         let lock = name.clone();
-        self.store.submit(Op::Give(Give { name, holder, asker: Some(asker), tries: 0 }));
+        self.store.submit(Op::Give(Give { name, holder, asker, tries: 0 }));
         receive(answer).await.map_err(|error| error.with_lock(&lock))
     }
 

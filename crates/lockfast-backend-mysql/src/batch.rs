@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::claim::{Answer, Claim, read_client, whole_us, write_mode};
 use crate::failure::Failure;
+use crate::lobby::Lobby;
 use crate::wire::{self, Argument};
 
 /// How many acquisitions and how many releases one call carries.
@@ -61,7 +62,7 @@ impl Purpose {
 pub(crate) struct Give {
     pub(crate) name: LockName,
     pub(crate) holder: HolderId,
-    pub(crate) asker: Option<Asker<ReleaseOutcome>>,
+    pub(crate) asker: Asker<ReleaseOutcome>,
     pub(crate) tries: u8,
 }
 
@@ -111,11 +112,13 @@ pub(crate) struct Reply {
 
 impl Op {
     /// Whether nobody wants the answer any more, so that it need not be asked. Whoever gave up
-    /// an acquisition releases it afterwards.
-    pub(crate) fn is_moot(&self) -> bool {
+    /// an acquisition releases it afterwards; a claim that looks when it does not wait any more
+    /// would take, after its release, what nobody knows of.
+    pub(crate) fn is_moot(&self, lobby: &Lobby) -> bool {
         match self {
             Self::Take(Take { purpose: Purpose::First(asker), .. }) => asker.is_closed(),
-            Self::Take(_) | Self::Give(_) => false,
+            Self::Take(Take { claim, .. }) => !lobby.has(claim),
+            Self::Give(_) => false,
             Self::Renew(renew) => renew.asker.is_closed(),
             Self::Ask(ask) => ask.asker.is_closed(),
         }

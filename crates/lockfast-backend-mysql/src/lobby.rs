@@ -20,6 +20,8 @@ const POLL: Duration = Duration::from_secs(5);
 const POLL_DEAF: Duration = Duration::from_millis(500);
 /// A lock is free one tick of the server's clock after its time is up.
 const TICK: Duration = Duration::from_millis(1);
+/// How long an offer without a waiter is remembered: its question is answered by then.
+const EARLY: Duration = Duration::from_secs(5);
 /// For how long a wait goes on while the server cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -36,6 +38,8 @@ pub(crate) struct Lobby {
 struct Room {
     waiters: HashMap<HolderId, Waiter>,
     due: BTreeSet<(u64, HolderId)>,
+    /// Whose offer came before the answer that lets them wait, and until when that matters.
+    early: HashMap<HolderId, Moment>,
     /// When whoever tends the lobby looks next.
     looks_at_ns: u64,
 }
@@ -53,13 +57,11 @@ pub(crate) struct Waiter {
 pub(crate) enum Due {
     Look(Arc<Claim>),
     Last(Arc<Claim>),
-    /// Nobody asks any more.
-    Gone(Arc<Claim>),
 }
 
 impl Waiter {
     /// Forgets those who do not ask any more. Returns whether somebody does.
-    pub(crate) fn is_wanted(&mut self) -> bool {
+    fn is_wanted(&mut self) -> bool {
         self.askers.retain(|asker| !asker.is_closed());
         !self.askers.is_empty()
     }
@@ -107,7 +109,10 @@ impl Lobby {
         });
         waiter.until = until;
         waiter.askers.push(asker);
-        let due = waiter.plan(Some(place), self.poll(), now);
+        let due = match room.early.remove(&holder) {
+            Some(_) => now,
+            None => waiter.plan(Some(place), self.poll(), now),
+        };
         room.waiters.insert(holder, waiter);
         self.schedule(&mut room, holder, due);
     }
@@ -154,6 +159,24 @@ impl Lobby {
         self.lock().remove(holder)
     }
 
+    /// The same because of an offer. When the claim is not there, it may not have entered yet.
+    pub(crate) fn take_offered(&self, holder: HolderId) -> Option<Waiter> {
+        let now = Moment::now();
+        let mut room = self.lock();
+        let waiter = room.remove(holder);
+        if waiter.is_none() {
+            room.early.retain(|_, until| !until.has_passed(now));
+            room.early.insert(holder, now + EARLY);
+        }
+        waiter
+    }
+
+    /// Whether this very claim waits.
+    pub(crate) fn has(&self, claim: &Arc<Claim>) -> bool {
+        let room = self.lock();
+        room.waiters.get(&claim.holder).is_some_and(|waiter| Arc::ptr_eq(&waiter.claim, claim))
+    }
+
     /// The claim of a holder that waits.
     pub(crate) fn find(&self, holder: HolderId) -> Option<Arc<Claim>> {
         self.lock().waiters.get(&holder).map(|waiter| Arc::clone(&waiter.claim))
@@ -163,7 +186,7 @@ impl Lobby {
     pub(crate) fn rouse(&self) {
         let now_ns = Moment::now().host_ns();
         let mut room = self.lock();
-        let Room { waiters, due, looks_at_ns } = &mut *room;
+        let Room { waiters, due, looks_at_ns, .. } = &mut *room;
         due.clear();
         for (holder, waiter) in waiters.iter_mut() {
             waiter.due_ns = now_ns;
@@ -185,11 +208,16 @@ impl Lobby {
         }
     }
 
+    /// What is due, and when the next will be.
+    pub(crate) fn take_due(&self, now: Moment) -> (Vec<Due>, Option<u64>) {
+        let poll = self.poll();
+        self.lock().take_due(poll, now)
+    }
+
     /// Tends the lobby for ever: hands whatever is due to `submit`.
     pub(crate) async fn tend(&self, submit: impl Fn(Vec<Due>)) {
         loop {
-            let poll = self.poll();
-            let (due, next_ns) = self.lock().take_due(poll, Moment::now());
+            let (due, next_ns) = self.take_due(Moment::now());
             if !due.is_empty() {
                 submit(due);
                 continue;
@@ -219,12 +247,12 @@ impl Room {
         {
             self.due.pop_first();
             let Some(waiter) = self.waiters.get_mut(&holder) else { continue };
-            let claim = Arc::clone(&waiter.claim);
             if !waiter.is_wanted() {
+                // Whoever gave it up releases it.
                 self.waiters.remove(&holder);
-                found.push(Due::Gone(claim));
                 continue;
             }
+            let claim = Arc::clone(&waiter.claim);
             let is_last = waiter.until.is_some_and(|until| until.has_passed(now));
             if is_last {
                 // Its answer ends the wait, whatever it is.

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::{Fence, Grant, HolderId, LockName, LossCause, Moment, RenewRequest};
+use lockfast_core::{Fence, Grant, HolderId, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::answer::tell_all;
-use crate::batch::{ClockPair, Give, Op, Purpose, Renew, Renewal, Take};
+use crate::batch::{ClockPair, Op, Purpose, Renew, Renewal, Take};
 use crate::claim::{Answer, Claim};
 use crate::lobby::Waiter;
 use crate::store::Store;
@@ -23,31 +23,30 @@ struct Offer {
     at_us: u64,
     /// For how long, without the lock-delay.
     lasts: Duration,
-    name: LockName,
 }
 
 impl Offer {
     fn read(fields: &[&str]) -> Option<Self> {
-        let [holder, fence, at_us, lasts_us, name] = fields else { return None };
+        let [holder, fence, at_us, lasts_us, _name] = fields else { return None };
         Some(Self {
             holder: HolderId::parse(holder).ok()?,
             fence: Fence::parse(fence).ok()?,
             at_us: at_us.parse().ok()?,
             lasts: Duration::from_micros(lasts_us.parse().ok()?),
-            name: LockName::new(name).ok()?,
         })
     }
 
     /// The grant as the engine understands it: with the ttl counted from so early that it ends
-    /// with the offer, the first renewal is due at once and makes it a full lease.
-    fn grant(&self, claim: &Claim, clock: Option<ClockPair>) -> Grant {
-        let received = Moment::now();
-        // Without a clock to compare with, the offer may be as old as its time.
-        let given = match clock {
-            Some(clock) => received.earlier_of(clock.locate(self.at_us)),
-            None => received.before(self.lasts),
-        };
-        Grant { fence: self.fence, from: given.before(claim.ttl.saturating_sub(self.lasts)) }
+    /// with the offer, the first renewal is due at once and makes it a full lease. None when the
+    /// offer may have ended before that renewal.
+    fn grant(&self, claim: &Claim, clock: Option<ClockPair>) -> Option<Grant> {
+        let now = Moment::now();
+        let given = now.earlier_of(clock?.locate(self.at_us));
+        if now.since(given) > self.lasts / 2 {
+            return None;
+        }
+        let from = given.before(claim.ttl.saturating_sub(self.lasts));
+        Some(Grant { fence: self.fence, from })
     }
 }
 
@@ -78,30 +77,18 @@ impl Store {
         }
     }
 
+    /// Tells whoever waits for it. What nobody here waits for is left alone: mail may come twice,
+    /// or after an answer that said the same, and then its holder has the lock and uses it. Only a
+    /// release gives a lock back, and whoever gave up an acquisition releases it.
     fn take_offer(&self, offer: &Offer, clock: Option<ClockPair>) {
-        // Mail may come twice, or after an answer that said the same: then its holder has the lock
-        // and uses it, and giving it back would let another in. A claim that was given up needs
-        // nothing either, because its release ends whatever it was offered.
-        let Some(mut waiter) = self.lobby.take(offer.holder) else { return };
-        if !waiter.is_wanted() {
-            return self.decline(offer);
+        let Some(waiter) = self.lobby.take_offered(offer.holder) else { return };
+        // Nobody renews a detached lease, and an old offer may end before it is renewed.
+        let grant = offer.grant(&waiter.claim, clock).filter(|_| !waiter.claim.detached);
+        match (grant, self.me()) {
+            (Some(grant), _) => tell_all(waiter.askers, || Answer::Granted(grant.clone())),
+            (None, Some(store)) => drop(self.runtime.spawn(store.confirm(waiter, offer.fence))),
+            (None, None) => {}
         }
-        if waiter.claim.detached {
-            // Nobody renews it, so it must be a full lease before its asker is told.
-            if let Some(store) = self.me() {
-                self.runtime.spawn(store.confirm(waiter, offer.fence));
-            }
-            return;
-        }
-        let grant = offer.grant(&waiter.claim, clock);
-        if !tell_all(waiter.askers, || Answer::Granted(grant.clone())) {
-            self.decline(offer);
-        }
-    }
-
-    /// Nobody here wants it: it goes on to the next.
-    fn decline(&self, offer: &Offer) {
-        self.undo(&offer.name, offer.holder);
     }
 
     /// Makes a full lease of an offer before its asker is told.
@@ -118,9 +105,7 @@ impl Store {
         self.submit(Op::Renew(Renew { leases: [lease].into(), asker, tries: 0 }));
         match answer.await {
             Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
-                if !tell_all(waiter.askers, || Answer::Granted(Grant { fence, from })) {
-                    self.undo(&claim.name, claim.holder);
-                }
+                tell_all(waiter.askers, || Answer::Granted(Grant { fence, from }));
             }
             Ok(Ok(_)) => {
                 // The offer had ended by then, so it waits again.
@@ -129,18 +114,234 @@ impl Store {
                     self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
                 }
             }
+            // Its asker asks again, or releases it.
             Ok(Err(failure)) => {
                 for asker in waiter.askers {
                     let _ = asker.send(Err(failure.clone()));
                 }
-                self.undo(&claim.name, claim.holder);
             }
             Err(_) => {}
         }
     }
+}
 
-    /// Gives back what nobody wants, in the background.
-    pub(crate) fn undo(&self, name: &LockName, holder: HolderId) {
-        self.submit(Op::Give(Give { name: name.clone(), holder, asker: None, tries: 0 }));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Batch, Give};
+    use crate::config::Config;
+    use crate::store::Work;
+    use crate::wire::Dialer;
+    use lockfast_core::{
+        AcquireRequest, Address, ClientId, ConnectContext, Label, LockName, LossReporter, Mode,
+        ReleaseOutcome, Wait,
+    };
+    use oneshot::error::TryRecvError;
+
+    const NAME: &str = "nightly";
+    const FENCE: u64 = 1_790_000_000_000_000;
+    type Told<T> = oneshot::Receiver<Result<T, crate::failure::Failure>>;
+
+    /// A store without a server: what it would send is looked at, and what the server would say
+    /// is said by the test.
+    struct Stage {
+        store: Arc<Store>,
+        client: ClientId,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let client = ClientId::random().unwrap();
+            let context = ConnectContext {
+                runtime: tokio::runtime::Handle::current(),
+                client,
+                label: Label::of_this_process(),
+                losses: LossReporter::new(|_, _| {}),
+            };
+            let address = Address::parse("mysql://locks@127.0.0.1:1/lockfast").unwrap();
+            let dialer = Dialer::new(Config::read(&address).unwrap()).unwrap();
+            Self { store: Store::new(dialer, context), client }
+        }
+
+        /// Asks for the lock.
+        fn ask(&self, detached: bool) -> (Arc<Claim>, Told<Answer>) {
+            let claim = Arc::new(Claim::new(AcquireRequest {
+                name: LockName::new(NAME).unwrap(),
+                mode: Mode::Exclusive,
+                holder: HolderId::random(self.client).unwrap(),
+                ttl: Duration::from_secs(30),
+                lock_delay: Duration::ZERO,
+                wait: Wait::Forever,
+                detached,
+                floor: None,
+            }));
+            let (asker, told) = oneshot::channel();
+            let purpose = Purpose::First(asker);
+            self.store.submit(Op::Take(Take { claim: Arc::clone(&claim), purpose, tries: 0 }));
+            (claim, told)
+        }
+
+        /// Asks and is told to wait.
+        fn wait(&self) -> (Arc<Claim>, Told<Answer>) {
+            let (claim, told) = self.ask(false);
+            self.say(self.batch(), "1\tW\t5000000\n");
+            (claim, told)
+        }
+
+        fn release(&self, claim: &Claim) -> Told<ReleaseOutcome> {
+            drop(self.store.lobby.take(claim.holder));
+            let (asker, told) = oneshot::channel();
+            let (name, holder) = (claim.name.clone(), claim.holder);
+            self.store.submit(Op::Give(Give { name, holder, asker, tries: 0 }));
+            told
+        }
+
+        /// What is sent next.
+        fn batch(&self) -> Batch {
+            match self.store.next_work() {
+                Work::Batch(batch, _) => batch,
+                Work::Ask(..) | Work::Nothing => panic!("nothing is sent"),
+            }
+        }
+
+        /// The server's answer to it.
+        fn say(&self, batch: Batch, answers: &str) {
+            let clock = ClockPair { sent: Moment::now(), server_us: FENCE };
+            self.store.hand_out(batch, clock, answers, "");
+        }
+
+        /// The offer as it is mailed, given so long before the last answer.
+        fn offer(&self, claim: &Claim, before: Duration) {
+            let at_us = FENCE - u64::try_from(before.as_micros()).unwrap();
+            let holder = claim.holder.to_hex().to_ascii_uppercase();
+            let line = format!("G\t{holder}\t{FENCE}\t{at_us}\t1500000\t{NAME}");
+            self.store.hear(&line, self.store.clock());
+        }
+
+        /// Those who wait look if their time has come.
+        fn look(&self) {
+            let (due, _) = self.store.lobby.take_due(Moment::now());
+            self.store.look_again(due);
+        }
+
+        #[track_caller]
+        fn assert_nothing_is_sent(&self) {
+            self.look();
+            assert!(matches!(self.store.next_work(), Work::Nothing), "something is sent");
+        }
+    }
+
+    #[track_caller]
+    fn assert_granted(told: &mut Told<Answer>) {
+        let answer = told.try_recv().expect("it is told").expect("it is no failure");
+        assert!(matches!(&answer, Answer::Granted(grant) if grant.fence.get() == FENCE));
+    }
+
+    /// B6: an offer that comes twice is taken once, and what is held is not given back.
+    #[tokio::test]
+    async fn an_offer_comes_twice() {
+        let stage = Stage::new();
+        let (claim, mut told) = stage.wait();
+        stage.offer(&claim, Duration::ZERO);
+        assert_granted(&mut told);
+        stage.offer(&claim, Duration::ZERO);
+        stage.assert_nothing_is_sent();
+    }
+
+    /// B6: so is one that comes after the answer which has granted the lock already.
+    #[tokio::test]
+    async fn an_offer_comes_after_its_answer() {
+        let stage = Stage::new();
+        let (claim, mut told) = stage.wait();
+        stage.store.lobby.rouse();
+        stage.look();
+        stage.say(stage.batch(), &format!("1\tG\t{FENCE}\n"));
+        assert_granted(&mut told);
+        stage.offer(&claim, Duration::ZERO);
+        stage.assert_nothing_is_sent();
+    }
+
+    /// P10: one that comes before the answer that lets its claim wait is not lost: the claim looks
+    /// at once.
+    #[tokio::test]
+    async fn an_offer_comes_before_its_answer() {
+        let stage = Stage::new();
+        let (claim, mut told) = stage.ask(false);
+        let batch = stage.batch();
+        stage.offer(&claim, Duration::ZERO);
+        stage.say(batch, "1\tW\t5000000\n");
+        assert!(matches!(told.try_recv(), Err(TryRecvError::Empty)));
+        stage.look();
+        stage.say(stage.batch(), &format!("1\tG\t{FENCE}\n"));
+        assert_granted(&mut told);
+        stage.assert_nothing_is_sent();
+    }
+
+    /// P5: a call that was given up is released by whoever gave it up, once, whatever it is
+    /// offered before or after.
+    #[tokio::test]
+    async fn an_offer_comes_for_a_call_that_was_given_up() {
+        let stage = Stage::new();
+        let (claim, told) = stage.wait();
+        drop(told);
+        stage.offer(&claim, Duration::ZERO);
+        stage.assert_nothing_is_sent();
+        let mut released = stage.release(&claim);
+        let batch = stage.batch();
+        assert_eq!((batch.gives.len(), batch.takes.len()), (1, 0));
+        stage.offer(&claim, Duration::ZERO);
+        stage.say(batch, "1\t1\n");
+        assert!(matches!(released.try_recv(), Ok(Ok(ReleaseOutcome::Released))));
+        stage.assert_nothing_is_sent();
+    }
+
+    /// P5: a claim that was about to look when it was released does not look afterwards, because
+    /// it would be granted what nobody knows of.
+    #[tokio::test]
+    async fn nobody_looks_after_a_release() {
+        let stage = Stage::new();
+        let (claim, told) = stage.wait();
+        stage.store.lobby.rouse();
+        let (due, _) = stage.store.lobby.take_due(Moment::now());
+        drop(told);
+        let _released = stage.release(&claim);
+        assert_eq!(stage.batch().gives.len(), 1);
+        stage.store.look_again(due);
+        stage.assert_nothing_is_sent();
+    }
+
+    /// P7: an acquisition that asks again after a failure has what it is granted: nothing that
+    /// the failure left behind gives it back.
+    #[tokio::test]
+    async fn a_failure_to_confirm_gives_nothing_back() {
+        let stage = Stage::new();
+        let (claim, told) = stage.ask(true);
+        stage.say(stage.batch(), "1\tW\t5000000\n");
+        stage.offer(&claim, Duration::ZERO);
+        tokio::task::yield_now().await;
+        let batch = stage.batch();
+        assert_eq!(batch.renews.len(), 1, "it is confirmed before it is told");
+        let failure = crate::failure::Failure::of_silence("here", Duration::ZERO);
+        batch.into_ops().for_each(|op| stage.store.fail_op(op, &failure));
+        assert!(told.await.unwrap().is_err());
+        stage.assert_nothing_is_sent();
+    }
+
+    /// P2: an offer that may be over is confirmed first; when it is, its claim waits again.
+    #[tokio::test]
+    async fn an_offer_comes_late() {
+        let stage = Stage::new();
+        let (claim, mut told) = stage.wait();
+        stage.offer(&claim, Duration::from_secs(2));
+        tokio::task::yield_now().await;
+        let batch = stage.batch();
+        assert_eq!(batch.renews.len(), 1);
+        stage.say(batch, "1\tF\n");
+        tokio::task::yield_now().await;
+        let batch = stage.batch();
+        assert_eq!(batch.takes.len(), 1);
+        stage.say(batch, &format!("1\tG\t{FENCE}\n"));
+        assert_granted(&mut told);
+        stage.assert_nothing_is_sent();
     }
 }

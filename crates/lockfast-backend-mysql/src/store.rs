@@ -51,7 +51,7 @@ struct Backlog {
 }
 
 /// What is done next.
-enum Work {
+pub(crate) enum Work {
     Batch(Batch, Duration),
     Ask(Ask, Duration),
     Nothing,
@@ -210,7 +210,7 @@ impl Store {
         let mut backlog = lock(&self.backlog);
         let Backlog { ops, fresh } = &mut *backlog;
         self.inbox.take_into(fresh);
-        ops.extend(fresh.drain(..).filter(|op| !op.is_moot()));
+        ops.extend(fresh.drain(..));
         backlog
     }
 
@@ -265,13 +265,16 @@ impl Store {
     }
 
     /// Gathers what waits into one batch, or finds a call of another kind.
-    fn next_work(&self) -> Work {
+    pub(crate) fn next_work(&self) -> Work {
         let mut backlog = self.gather();
         let request_timeout = self.dialer.config().request_timeout;
         let mut limit = request_timeout;
         let mut batch = Batch::default();
         let mut leases = 0;
         while let Some(op) = backlog.ops.pop_front() {
+            if op.is_moot(&self.lobby) {
+                continue;
+            }
             let is_full = match &op {
                 Op::Take(_) => batch.takes.len() >= LOCKS_MAX,
                 Op::Give(_) => batch.gives.len() >= LOCKS_MAX,
@@ -302,20 +305,18 @@ impl Store {
 
     /// Tends those who wait, for ever.
     pub(crate) async fn tend_lobby(self: Arc<Self>) {
-        let submit = |due: Vec<Due>| {
-            for due in due {
-                let (claim, purpose) = match due {
-                    Due::Look(claim) => (claim, Purpose::Look),
-                    Due::Last(claim) => (claim, Purpose::Last),
-                    Due::Gone(claim) => {
-                        self.undo(&claim.name, claim.holder);
-                        continue;
-                    }
-                };
-                self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
-            }
-        };
-        self.lobby.tend(submit).await;
+        self.lobby.tend(|due| self.look_again(due)).await;
+    }
+
+    /// Lets those look whose time has come.
+    pub(crate) fn look_again(&self, due: Vec<Due>) {
+        for due in due {
+            let (claim, purpose) = match due {
+                Due::Look(claim) => (claim, Purpose::Look),
+                Due::Last(claim) => (claim, Purpose::Last),
+            };
+            self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
+        }
     }
 
     /// Sweeps once in a while, for ever. Whatever keeps it from that, somebody else will.

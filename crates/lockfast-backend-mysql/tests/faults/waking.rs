@@ -58,3 +58,43 @@ async fn the_listener_is_killed() {
     let took = granted.since(released);
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
+
+/// B6, P1: mail that comes twice, the second time when the offer has long been taken, does not
+/// give the lock back: nobody else gets in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_offer_is_mailed_twice() {
+    let mariadb = MariaDb::start();
+    let url = prepare(&mariadb).await;
+    let (first, second) = (connect(&url).await, connect(&url).await);
+    let guard = hold(&first, NAME, ttl(TTL)).await;
+    let waiter = tokio::spawn({
+        let second = second.clone();
+        async move { hold(&second, NAME, ttl(TTL).wait(TTL * 3)).await }
+    });
+    eventually("one waits", TTL, async || refusal(&first, NAME).await.lock.waiting == 1).await;
+    guard.release().await.unwrap();
+    let next = bounded(waiter).await.unwrap();
+    let mails = || mariadb.sql("SELECT COUNT(*) FROM lockfast_mail").trim().to_owned();
+    for lasts_us in [1_500_000, 3_600_000_000_u64] {
+        mariadb.sql(&format!(
+            "INSERT INTO lockfast_mail (client, sent_us, body) SELECT LEFT(holder, 6), since_us, \
+             CONCAT_WS('\t', 'G', HEX(holder), fence, since_us, {lasts_us}, name) FROM \
+             lockfast_locks WHERE name = '{NAME}'"
+        ));
+        // It is deleted when the client comes back for more, so after it was heard.
+        eventually("it is read", TTL, async || {
+            mariadb.sql(&format!(
+                "SELECT HEX(LEFT(holder, 6)) INTO @who FROM lockfast_locks WHERE name = '{NAME}'; \
+                 CALL lockfast_rouse(@who)"
+            ));
+            mails() == "0"
+        })
+        .await;
+        // Whatever it made the client send was sent before this.
+        hold(&second, "another", ttl(TTL)).await.release().await.unwrap();
+        assert!(next.check().is_ok(), "{:?}", next.status());
+        let seen = refusal(&first, NAME).await;
+        assert_eq!(seen.lock.holders[0].fence.unwrap(), next.fence());
+    }
+    assert!(matches!(next.release().await.unwrap(), lockfast::Released::Released));
+}
