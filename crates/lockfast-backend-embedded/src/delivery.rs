@@ -179,7 +179,7 @@ impl Store {
                 self.losses.report(holder, LossCause::Revoked { reason });
             }
             Message::Event(event) => self.feeds.tell(&event),
-            Message::Missed => self.feeds.tell_missed(),
+            Message::Missed => self.feeds.miss(),
         });
     }
 

@@ -20,7 +20,6 @@ mod config;
 mod counter;
 mod delivery;
 mod failure;
-mod feed;
 mod memory;
 mod message;
 mod peers;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lockfast_core::batch::Inbox;
+use lockfast_core::watch::EventFeeds;
 use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Moment, Result};
 
 use crate::backend::Op;
@@ -18,7 +19,6 @@ use crate::claim::Clock;
 use crate::client::{Clients, Life, Pipe};
 use crate::config;
 use crate::failure::Failure;
-use crate::feed::Feeds;
 use crate::peers::Peers;
 use crate::place::{Place, boot_id, check_clock};
 use crate::waiting::Waiting;
@@ -48,7 +48,7 @@ pub(crate) struct Store {
     pub(crate) wake: OwnedFd,
     /// While somebody watches through us.
     pub(crate) watch: Option<OwnedFd>,
-    pub(crate) feeds: Feeds,
+    pub(crate) feeds: EventFeeds,
     /// Watchers that did not get an event.
     pub(crate) missed: Vec<ClientId>,
     pub(crate) peers: Peers,
@@ -109,7 +109,7 @@ impl Store {
             _alive: alive,
             wake,
             watch: None,
-            feeds: Feeds::default(),
+            feeds: EventFeeds::default(),
             missed: Vec::new(),
             peers: Peers::default(),
             cache: Cache::default(),

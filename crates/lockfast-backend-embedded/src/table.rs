@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 
+use lockfast_core::watch::EventFeeds;
 use lockfast_core::{
     AcquireRequest, ClientId, ConnectContext, EventStream, Grant, HolderId, Label, LockName,
     LockView, LossCause, LossReporter, Moment, Query, ReleaseOutcome, RenewOutcome, RenewRequest,
@@ -15,7 +16,6 @@ use tokio::sync::oneshot;
 
 use crate::claim::{Clock, Effect, Happening, Hold, Stage};
 use crate::counter::FenceCounter;
-use crate::feed::Feeds;
 use crate::queue::{Admission, Queue, Renewal, Revocation};
 
 /// The store.
@@ -30,7 +30,7 @@ pub(crate) struct Table {
 struct Rest {
     fences: FenceCounter,
     clients: HashMap<ClientId, Client>,
-    feeds: Feeds,
+    feeds: EventFeeds,
     /// When the queues that somebody waits in or watches next change by themselves.
     due: BTreeSet<(u64, LockName)>,
     /// When the clock thread will look next.
@@ -114,7 +114,7 @@ impl Default for Table {
             rest: Rest {
                 fences: FenceCounter::after(0),
                 clients: HashMap::new(),
-                feeds: Feeds::default(),
+                feeds: EventFeeds::default(),
                 due: BTreeSet::new(),
                 looks_at_ns: 0,
                 closed: false,

@@ -5,10 +5,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use lockfast_core::time::wall_clock;
+use lockfast_core::watch::EventFeeds;
 use lockfast_core::{EventStream, LockName, Moment, Result, WatchEvent, WatchKind};
-use tokio::sync::mpsc::Sender;
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, oneshot};
 
 use crate::batch::Value;
@@ -26,7 +24,7 @@ const LOOK_SHARE: u32 = 20;
 /// All streams of this process.
 #[derive(Default)]
 pub(crate) struct Feeds {
-    feeds: Mutex<Vec<Feed>>,
+    feeds: Mutex<EventFeeds>,
     wanted: Mutex<VecDeque<oneshot::Sender<()>>>,
     asked: Notify,
 }
@@ -35,19 +33,19 @@ impl Feeds {
     /// Whether nobody watches.
     pub(crate) fn is_empty(&self) -> bool {
         let mut feeds = lock(&self.feeds);
-        feeds.retain(|feed| !feed.sender.is_closed());
+        feeds.prune();
         feeds.is_empty()
     }
 
     /// Tells all who watch what the server has said.
     pub(crate) fn tell(&self, message: &str) {
         let Some(event) = read_event(message) else { return };
-        lock(&self.feeds).iter_mut().for_each(|feed| feed.offer(event.clone()));
+        lock(&self.feeds).tell(&event);
     }
 
     /// Events may have been lost.
     pub(crate) fn miss(&self) {
-        lock(&self.feeds).iter_mut().for_each(|feed| feed.missed = true);
+        lock(&self.feeds).miss();
     }
 
     /// Somebody who wants to hear of events by the connection that listens.
@@ -71,9 +69,8 @@ impl Feeds {
 
 /// Opens a stream of events.
 pub(crate) async fn open(store: Arc<Store>) -> Result<EventStream> {
-    let (sender, stream) = EventStream::channel();
     let is_first = store.feeds.is_empty();
-    lock(&store.feeds.feeds).push(Feed { sender, missed: false });
+    let stream = lock(&store.feeds.feeds).open();
     if !store.is_by_mail() {
         store.feeds.listen().await;
     }
@@ -123,40 +120,8 @@ fn read_event(message: &str) -> Option<WatchEvent> {
     Some(WatchEvent {
         at: SystemTime::UNIX_EPOCH + Duration::from_micros(at_us.parse().ok()?),
         name: LockName::new(name).ok()?,
-        kind: match *kind {
-            "q" => WatchKind::Queued,
-            "g" => WatchKind::Granted,
-            "r" => WatchKind::Released,
-            "a" => WatchKind::Abandoned,
-            "e" => WatchKind::Expired,
-            "v" => WatchKind::Revoked,
-            _ => return None,
-        },
+        kind: WatchKind::from_letter(kind)?,
         fence: read_fence(fence.parse().ok()).ok(),
         label: read_label(label),
     })
-}
-
-/// A stream that is not read fast enough loses events and is told so.
-struct Feed {
-    sender: Sender<WatchEvent>,
-    missed: bool,
-}
-
-impl Feed {
-    fn offer(&mut self, event: WatchEvent) {
-        if self.missed {
-            let missed = WatchEvent {
-                at: wall_clock(),
-                name: event.name.clone(),
-                kind: WatchKind::Missed,
-                fence: None,
-                label: None,
-            };
-            self.missed = self.sender.try_send(missed).is_err();
-        }
-        if !self.missed && matches!(self.sender.try_send(event), Err(TrySendError::Full(_))) {
-            self.missed = true;
-        }
-    }
 }

@@ -2,18 +2,15 @@
 //! quorum of them did has happened. An expiry is told by nobody, so leases are looked at when
 //! they should be over.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lockfast_backend_redis::node::read_holder;
-use lockfast_core::time::{wall_clock, wall_clock_us};
-use lockfast_core::{
-    ClientId, EventStream, Fence, HolderId, LockName, Moment, Result, WatchEvent, WatchKind,
-};
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::mpsc::{self, Sender, UnboundedReceiver};
+use lockfast_core::watch::{EventFeed, Leases, Notice};
+use lockfast_core::{EventStream, Fence, HolderId, LockName, Moment, Result, WatchKind};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::inspect::labels;
 use crate::record;
@@ -24,12 +21,13 @@ const WATCH_MS: &str = "60000";
 const WATCH_REFRESH: Duration = Duration::from_secs(20);
 /// How many events are remembered until a quorum has told of them.
 const TOLD_MAX: usize = 8192;
-/// How many leases are watched for their expiry.
+/// How many leases are watched for their expiry, and how many of them are looked at together.
 const LEASES_MAX: usize = 100_000;
+const LOOK_MAX: usize = 256;
 
 /// Opens a stream of events.
 pub(crate) async fn open(store: Arc<Store>) -> Result<EventStream> {
-    let (sender, stream) = EventStream::channel();
+    let (feed, stream) = EventStream::channel();
     let (heard, raws) = mpsc::unbounded_channel();
     lock(&store.watchers).push(heard);
     store.is_watching.store(true, Ordering::Release);
@@ -41,36 +39,21 @@ pub(crate) async fn open(store: Arc<Store>) -> Result<EventStream> {
         .await;
     store.require_quorum(answers).await?;
     let runtime = store.runtime.clone();
-    let watcher = Watcher {
-        feed: Feed { sender, missed: false },
-        leases: Leases::default(),
-        told: Told::default(),
-    };
+    let watcher = Watcher { feed, leases: Leases::up_to(LEASES_MAX), told: Told::default() };
     runtime.spawn(watcher.run(store, raws));
     Ok(stream)
 }
 
 struct Watcher {
-    feed: Feed,
+    feed: EventFeed,
     leases: Leases,
     told: Told,
-}
-
-/// An event as a node published it.
-#[derive(Clone, Debug)]
-struct Raw {
-    at_us: u64,
-    kind: WatchKind,
-    fence: Option<Fence>,
-    holder: HolderId,
-    lasts: Duration,
-    name: LockName,
 }
 
 impl Watcher {
     async fn run(mut self, store: Arc<Store>, mut raws: UnboundedReceiver<(usize, Vec<u8>)>) {
         let mut refreshed = Moment::now();
-        while !self.feed.sender.is_closed() {
+        while !self.feed.is_closed() {
             let refresh = (refreshed + WATCH_REFRESH).remaining(Moment::now());
             let due = self.leases.next_due().map(|due| due.remaining(Moment::now()));
             let wait = due.map_or(refresh, |due| due.min(refresh)).min(Duration::from_secs(1));
@@ -97,17 +80,18 @@ impl Watcher {
         let mut lines = payload.lines().skip(1);
         let Some(at_us) = lines.next().and_then(|line| line.parse().ok()) else { return };
         for line in lines {
-            let Some(raw) = Raw::read(line, at_us, store.config.prefix()) else { continue };
-            if self.told.count(node, &raw) == store.config.quorum {
-                self.leases.note(&raw);
-                self.tell(store, raw).await;
+            let notice = read_notice(line, at_us, store.config.prefix());
+            let Some((holder, notice)) = notice else { continue };
+            if self.told.count(node, holder, &notice) == store.config.quorum {
+                self.leases.note(&notice);
+                self.tell(store, notice).await;
             }
         }
     }
 
     /// Looks at leases that should be over, if they were not renewed.
     async fn look_at_due(&mut self, store: &Arc<Store>) {
-        let leases = self.leases.take_due(Moment::now());
+        let leases = self.leases.take_due(Moment::now(), LOOK_MAX);
         if leases.is_empty() {
             return;
         }
@@ -119,48 +103,31 @@ impl Watcher {
         };
         for (lease, sight) in leases.into_iter().zip(sights) {
             let hold = sight.hold(store.config.quorum);
-            let hold = hold
-                .filter(|seen| seen.claim().is_some_and(|(_, fence)| Some(fence) == lease.fence));
+            let hold =
+                hold.filter(|seen| seen.claim().is_some_and(|(_, fence)| fence == lease.fence));
             match hold.and_then(|seen| seen.left) {
                 Some(left) => self.leases.watch(lease, left),
-                None => {
-                    let (kind, at_us) = (WatchKind::Expired, wall_clock_us());
-                    self.tell(store, Raw { kind, at_us, ..lease }).await;
-                }
+                None => self.tell(store, lease.expired()).await,
             }
         }
     }
 
-    async fn tell(&mut self, store: &Arc<Store>, raw: Raw) {
-        let client: ClientId = raw.holder.client();
+    async fn tell(&mut self, store: &Arc<Store>, notice: Notice) {
+        let client = notice.client;
         let label = labels(store, HashSet::from([client])).await.remove(&client);
-        self.feed.offer(WatchEvent {
-            at: SystemTime::UNIX_EPOCH + Duration::from_micros(raw.at_us),
-            name: raw.name,
-            kind: raw.kind,
-            fence: raw.fence,
-            label,
-        });
+        self.feed.offer(notice.into_event(label));
     }
 }
 
-impl Raw {
-    fn read(line: &str, at_us: u64, prefix: &str) -> Option<Self> {
-        let mut fields = line.splitn(5, '\t');
-        let kind = match fields.next()? {
-            "q" => WatchKind::Queued,
-            "g" => WatchKind::Granted,
-            "r" => WatchKind::Released,
-            "a" => WatchKind::Abandoned,
-            "v" => WatchKind::Revoked,
-            _ => return None,
-        };
-        let fence = fields.next().and_then(|fence| Fence::parse(fence).ok());
-        let holder = read_holder(fields.next()?)?;
-        let lasts = Duration::from_millis(fields.next()?.parse().ok()?);
-        let name = LockName::new(fields.next()?.strip_prefix(prefix)?).ok()?;
-        Some(Self { at_us, kind, fence, holder, lasts, name })
-    }
+/// An event as a node published it, and whose claim it is about.
+fn read_notice(line: &str, at_us: u64, prefix: &str) -> Option<(HolderId, Notice)> {
+    let mut fields = line.splitn(5, '\t');
+    let kind = WatchKind::from_letter(fields.next()?)?;
+    let fence = fields.next().and_then(|fence| Fence::parse(fence).ok());
+    let holder = read_holder(fields.next()?)?;
+    let lasts = Duration::from_millis(fields.next()?.parse().ok()?);
+    let name = LockName::new(fields.next()?.strip_prefix(prefix)?).ok()?;
+    Some((holder, Notice { at_us, kind, fence, client: holder.client(), lasts, name }))
 }
 
 /// Which nodes have told of what.
@@ -172,8 +139,8 @@ struct Told {
 
 impl Told {
     /// Counts a node. Returns how many have told, or nothing if this one had already.
-    fn count(&mut self, node: usize, raw: &Raw) -> usize {
-        let key = (raw.holder, raw.kind.as_str(), raw.fence.map_or(0, Fence::get));
+    fn count(&mut self, node: usize, holder: HolderId, notice: &Notice) -> usize {
+        let key = (holder, notice.kind.as_str(), notice.fence.map_or(0, Fence::get));
         let nodes = self.nodes.entry(key).or_insert_with(|| {
             self.order.push_back(key);
             0
@@ -189,71 +156,5 @@ impl Told {
             self.nodes.remove(&oldest);
         }
         count
-    }
-}
-
-/// The leases that were seen to begin and not yet to end.
-#[derive(Default)]
-struct Leases {
-    known: BTreeMap<(LockName, u64), (u64, Raw)>,
-    due: BTreeSet<(u64, LockName, u64)>,
-}
-
-impl Leases {
-    /// Takes note of an event.
-    fn note(&mut self, raw: &Raw) {
-        let Some(fence) = raw.fence else { return };
-        if raw.kind != WatchKind::Granted {
-            self.remove(&raw.name, fence.get());
-        } else if self.known.len() < LEASES_MAX {
-            self.watch(raw.clone(), raw.lasts);
-        }
-    }
-
-    fn watch(&mut self, raw: Raw, lasts: Duration) {
-        let fence = raw.fence.map_or(0, Fence::get);
-        let due_ns = (Moment::now() + lasts + Duration::from_millis(2)).host_ns();
-        self.due.insert((due_ns, raw.name.clone(), fence));
-        self.known.insert((raw.name.clone(), fence), (due_ns, raw));
-    }
-
-    fn remove(&mut self, name: &LockName, fence: u64) -> Option<Raw> {
-        let (due_ns, raw) = self.known.remove(&(name.clone(), fence))?;
-        self.due.remove(&(due_ns, name.clone(), fence));
-        Some(raw)
-    }
-
-    fn next_due(&self) -> Option<Moment> {
-        self.due.first().map(|(due_ns, ..)| Moment::from_host_ns(*due_ns))
-    }
-
-    fn take_due(&mut self, now: Moment) -> Vec<Raw> {
-        let is_due = |(due_ns, ..): &&(u64, LockName, u64)| *due_ns <= now.host_ns();
-        let due: Vec<_> = self.due.iter().take_while(is_due).take(256).cloned().collect();
-        due.into_iter().filter_map(|(_, name, fence)| self.remove(&name, fence)).collect()
-    }
-}
-
-/// A stream that is not read fast enough loses events and is told so.
-struct Feed {
-    sender: Sender<WatchEvent>,
-    missed: bool,
-}
-
-impl Feed {
-    fn offer(&mut self, event: WatchEvent) {
-        if self.missed {
-            let missed = WatchEvent {
-                at: wall_clock(),
-                name: event.name.clone(),
-                kind: WatchKind::Missed,
-                fence: None,
-                label: None,
-            };
-            self.missed = self.sender.try_send(missed).is_err();
-        }
-        if !self.missed && matches!(self.sender.try_send(event), Err(TrySendError::Full(_))) {
-            self.missed = true;
-        }
     }
 }

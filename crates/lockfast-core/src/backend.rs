@@ -12,7 +12,8 @@ use crate::error::Result;
 use crate::grant::{AcquireOutcome, LossCause, ReleaseOutcome, RenewOutcome, RevokeOutcome};
 use crate::holder::{ClientId, HolderId, Label};
 use crate::request::{AcquireRequest, Query, ReleaseRequest, RenewRequest, RevokeRequest};
-use crate::view::{EventStream, LockView};
+use crate::view::LockView;
+use crate::watch::EventStream;
 
 /// A future that can be stored and sent.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

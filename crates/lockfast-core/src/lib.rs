@@ -20,6 +20,7 @@
 //! | what became of a store's schema | [`migration`] |
 //! | names of spans, events and metrics | [`observe`] |
 //! | the queue that lets a store batch | [`batch`] |
+//! | events for whoever watches | [`watch`] |
 
 pub mod address;
 pub mod backend;
@@ -36,6 +37,7 @@ pub mod request;
 pub mod time;
 pub mod view;
 pub mod vote;
+pub mod watch;
 
 pub use address::Address;
 pub use backend::{Backend, BoxFuture, ConnectContext, LossReporter};
@@ -50,5 +52,6 @@ pub use migration::Migration;
 pub use name::LockName;
 pub use request::{AcquireRequest, Mode, Query, ReleaseRequest, RenewRequest, RevokeRequest, Wait};
 pub use time::{Alarm, Moment};
-pub use view::{EventStream, HolderView, LockView, WatchEvent, WatchKind};
+pub use view::{HolderView, LockView};
 pub use vote::{NodeVote, Vote};
+pub use watch::{EventStream, WatchEvent, WatchKind};

@@ -4,8 +4,6 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::mpsc;
-
 use crate::fence::Fence;
 use crate::holder::Label;
 use crate::name::LockName;
@@ -57,80 +55,6 @@ pub fn brief(span: Duration) -> String {
         1..60 => format!("{}.{}s", seconds, span.subsec_millis() / 100),
         60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
-/// Something that happened to a lock.
-#[derive(Clone, Debug)]
-pub struct WatchEvent {
-    /// When, by the wall clock of whoever did it.
-    pub at: SystemTime,
-    /// To which lock.
-    pub name: LockName,
-    /// What.
-    pub kind: WatchKind,
-    /// The fence of the grant it is about, if there was one.
-    pub fence: Option<Fence>,
-    /// Whose claim, for people.
-    pub label: Option<Label>,
-}
-
-/// What can happen to a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WatchKind {
-    /// Somebody began to wait.
-    Queued,
-    /// Somebody got it.
-    Granted,
-    /// Its holder gave it back.
-    Released,
-    /// Somebody stopped waiting.
-    Abandoned,
-    /// Its holder died or did not renew it in time.
-    Expired,
-    /// An operator took it away.
-    Revoked,
-    /// The watcher was too slow and missed events before this one.
-    Missed,
-}
-
-impl WatchKind {
-    /// The word for it, stable.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Granted => "granted",
-            Self::Released => "released",
-            Self::Abandoned => "abandoned",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-            Self::Missed => "missed",
-        }
-    }
-}
-
-/// Events as they happen, until it is dropped or the store is gone.
-#[derive(Debug)]
-pub struct EventStream(mpsc::Receiver<WatchEvent>);
-
-impl EventStream {
-    /// How many events may wait to be read before some are missed.
-    pub const BACKLOG_MAX: usize = 1024;
-
-    /// A stream and the end that feeds it. The feeder uses `try_send`, and says
-    /// [`WatchKind::Missed`] before the next event when one did not fit.
-    pub fn channel() -> (mpsc::Sender<WatchEvent>, Self) {
-        let (sender, receiver) = mpsc::channel(Self::BACKLOG_MAX);
-        (sender, Self(receiver))
-    }
-
-    /// The next event; `None` when there will be no more.
-    ///
-    /// # Cancel safety
-    /// Safe: no event is lost.
-    pub async fn next(&mut self) -> Option<WatchEvent> {
-        self.0.recv().await
     }
 }
 

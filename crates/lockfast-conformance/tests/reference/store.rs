@@ -6,13 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::time::wall_clock;
+use lockfast_core::watch::EventFeeds;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, ClientId, ConnectContext, Error, ErrorKind, EventStream, Fence,
     Grant, Guarantee, HolderId, HolderView, Label, LockName, LockView, LossCause, LossReporter,
     Mode, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome,
     RenewRequest, Result, RevokeOutcome, RevokeRequest, Wait, WatchEvent, WatchKind,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use super::defect::Defect;
 
@@ -31,7 +32,7 @@ struct State {
     fence: u64,
     grants: u64,
     revoked: Vec<(HolderId, String)>,
-    watchers: Vec<mpsc::Sender<WatchEvent>>,
+    feeds: EventFeeds,
 }
 
 struct Claim {
@@ -94,9 +95,7 @@ impl Store {
     }
 
     pub(crate) fn watch(&self) -> EventStream {
-        let (feeder, stream) = EventStream::channel();
-        self.lock().watchers.push(feeder);
-        stream
+        self.lock().feeds.open()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -482,5 +481,5 @@ fn tell(state: &mut State, name: &LockName, kind: WatchKind, claim: &Claim) {
         fence: claim.granted.as_ref().map(|granted| granted.fence),
         label: Some(claim.label.clone()),
     };
-    state.watchers.retain(|watcher| watcher.try_send(event.clone()).is_ok());
+    state.feeds.tell(&event);
 }
