@@ -3,12 +3,12 @@
 //! be a password.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use lockfast_core::address::percent_decode;
 use lockfast_core::error::quote;
 use lockfast_core::{Address, Error, ErrorKind, Result};
+pub(crate) use lockfast_net::tls::Tls;
 
 const PORT: u16 = 3306;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -16,7 +16,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 const DATABASE_BYTES_MAX: usize = 64;
 
 const OPTIONS: &[&str] = &["ca", "cert", "insecure", "key", "request_timeout", "tls"];
-const TLS_OPTIONS: &[&str] = &["ca", "cert", "insecure", "key"];
 
 /// An address that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,17 +28,6 @@ pub(crate) struct Config {
     pub(crate) tls: Option<Tls>,
     /// How long the server may take to answer before the connection counts as dead.
     pub(crate) request_timeout: Duration,
-}
-
-/// How an encrypted connection is checked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tls {
-    /// A file of certificates to trust instead of the system's.
-    pub(crate) ca: Option<PathBuf>,
-    /// The files of our own certificate and its key.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
-    /// Whether any certificate will do.
-    pub(crate) insecure: bool,
 }
 
 /// A password.
@@ -171,38 +159,11 @@ fn read_database(path: &str) -> Result<String> {
 }
 
 fn read_tls(address: &Address) -> Result<Option<Tls>> {
-    let given = TLS_OPTIONS.iter().find(|name| address.option(name).is_some());
-    match (address.option("tls"), given) {
-        (None | Some("no"), None) => return Ok(None),
-        // Whoever gives options of TLS believes to be safe.
-        (None | Some("no"), Some(name)) => {
-            return Err(invalid(format!("option {name} is of use only with tls=yes")));
-        }
-        (Some("yes"), _) => {}
-        (Some(other), _) => {
-            return Err(invalid(format!("option tls is {}; it can be yes or no", quote(other))));
-        }
+    match address.option("tls") {
+        None | Some("no") => Tls::refuse(address).map(|()| None),
+        Some("yes") => Tls::read(address).map(Some),
+        Some(other) => Err(invalid(format!("option tls is {}; it can be yes or no", quote(other)))),
     }
-    let file = |name| address.option(name).map(PathBuf::from);
-    let identity = match (file("cert"), file("key")) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        _ => return Err(invalid("options cert and key go together; give both or none")),
-    };
-    let insecure = match address.option("insecure") {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(other) => {
-            return Err(invalid(format!(
-                "option insecure is {}; it can be true or false",
-                quote(other)
-            )));
-        }
-    };
-    if insecure && file("ca").is_some() {
-        return Err(invalid("options ca and insecure=true contradict each other; drop one"));
-    }
-    Ok(Some(Tls { ca: file("ca"), identity, insecure }))
 }
 
 /// A span of time: a whole number with `ms`, `s`, `m` or `h`.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockfast_core::address::percent_decode;
 use lockfast_core::error::quote;
 use lockfast_core::{Address, Error, ErrorKind, Result};
+use lockfast_net::tls;
 
 const PORT: u16 = 5432;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -56,10 +57,7 @@ pub(crate) enum StoreMode {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) mode: TlsMode,
-    /// A file of certificates to trust instead of the system's.
-    pub(crate) ca: Option<PathBuf>,
-    /// The files of our own certificate and its key.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    pub(crate) checks: tls::Tls,
 }
 
 /// The choices of `sslmode`, with libpq's meaning.
@@ -238,12 +236,7 @@ fn read_listen(url: &str) -> Result<Box<Config>> {
 }
 
 fn read_tls(address: &Address, endpoint: &Endpoint) -> Result<Tls> {
-    let file = |name| address.option(name).map(PathBuf::from);
-    let identity = match (file("cert"), file("key")) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        _ => return Err(invalid("options cert and key go together; give both or none")),
-    };
+    let mut checks = tls::Tls::read_files(address)?;
     let is_local = matches!(endpoint, Endpoint::Unix(_));
     let mode = match address.option("sslmode") {
         None if is_local => TlsMode::Disable,
@@ -262,13 +255,15 @@ fn read_tls(address: &Address, endpoint: &Endpoint) -> Result<Tls> {
     if is_local && mode != TlsMode::Disable {
         return Err(invalid("a socket of this machine is not encrypted; leave sslmode out"));
     }
-    if file("ca").is_some() && mode != TlsMode::VerifyFull {
+    if checks.ca.is_some() && mode != TlsMode::VerifyFull {
         return Err(invalid("option ca is of use only with sslmode=verify-full"));
     }
-    if identity.is_some() && !matches!(mode, TlsMode::Require | TlsMode::VerifyFull) {
+    if checks.identity.is_some() && !matches!(mode, TlsMode::Require | TlsMode::VerifyFull) {
         return Err(invalid("options cert and key need sslmode=require or verify-full"));
     }
-    Ok(Tls { mode, ca: file("ca"), identity })
+    // As with libpq, only verify-full checks whose certificate it is.
+    checks.insecure = mode != TlsMode::VerifyFull;
+    Ok(Tls { mode, checks })
 }
 
 /// The schema's name becomes a part of statements, so it is a plain word.
@@ -366,7 +361,8 @@ mod tests {
         assert_eq!(config.request_timeout, Duration::from_millis(250));
         let config = read("postgres://h?sslmode=verify-full&ca=/ca&cert=/c&key=/k").unwrap();
         assert_eq!(config.tls.mode, TlsMode::VerifyFull);
-        assert_eq!(config.tls.ca, Some("/ca".into()));
+        assert_eq!(config.tls.checks.ca, Some("/ca".into()));
+        assert!(!config.tls.checks.insecure);
         let config = read("postgres://h?listen=postgres%3A%2F%2Fd%3A7").unwrap();
         let direct = Endpoint::Tcp { host: "d".into(), port: 7 };
         assert_eq!(config.listen.unwrap().endpoint, direct);

@@ -8,8 +8,8 @@ use std::io;
 use std::time::Duration;
 
 use lockfast_core::{ErrorKind, HolderId};
-use rustix::net::sockopt;
-use tokio::net::{TcpStream, UnixStream};
+use lockfast_net::tcp::{self, Keepalive};
+use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio_postgres::config::SslMode;
@@ -22,10 +22,8 @@ use crate::failure::Failure;
 use socket::Socket;
 use tls::{Encrypted, Encryption};
 
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-const KEEPALIVE_PROBES: u32 = 3;
-const USER_TIMEOUT_MS: u32 = 10_000;
+const KEEPALIVE: Keepalive =
+    Keepalive { idle: Duration::from_secs(5), interval: Duration::from_secs(2) };
 const CANCEL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What the server is told when a connection starts: to notice when we are gone, and a mark by
@@ -253,11 +251,11 @@ async fn open(endpoint: &Endpoint) -> Result<Socket, Unconnected> {
         Endpoint::Unix(path) => {
             UnixStream::connect(path).await.map(Socket::Unix).map_err(Unconnected::Failed)
         }
-        Endpoint::Tcp { host, port } => {
-            let stream = connect_tcp(host, *port).await?;
-            harden(&stream).map_err(Unconnected::Failed)?;
-            Ok(Socket::Tcp(stream))
-        }
+        Endpoint::Tcp { host, port } => match tcp::connect(host, *port, KEEPALIVE).await {
+            Ok(stream) => Ok(Socket::Tcp(stream)),
+            Err(tcp::Unconnected::Unknown(error)) => Err(Unconnected::Unknown(error)),
+            Err(tcp::Unconnected::Failed(error)) => Err(Unconnected::Failed(error)),
+        },
     }
 }
 
@@ -265,31 +263,6 @@ enum Unconnected {
     Unknown(io::Error),
     Failed(io::Error),
     Driver(tokio_postgres::Error),
-}
-
-async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, Unconnected> {
-    let addresses = tokio::net::lookup_host((host, port)).await.map_err(Unconnected::Unknown)?;
-    let mut last = None;
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(match last {
-        Some(error) => Unconnected::Failed(error),
-        None => Unconnected::Unknown(io::Error::other("it has no address")),
-    })
-}
-
-fn harden(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
-    sockopt::set_tcp_user_timeout(stream, USER_TIMEOUT_MS)?;
-    Ok(())
 }
 
 /// A number that nobody else has.
@@ -335,21 +308,4 @@ impl<'a> FromSql<'a> for Uuid {
     }
 
     accepts!(UUID);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_connection_neither_lingers_nor_hangs() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let stream = TcpStream::connect(address).await.unwrap();
-        harden(&stream).unwrap();
-        assert!(stream.nodelay().unwrap());
-        assert!(sockopt::socket_keepalive(&stream).unwrap());
-        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), KEEPALIVE_IDLE);
-        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), USER_TIMEOUT_MS);
-    }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockfast_core::address::percent_decode;
 use lockfast_core::error::quote;
 use lockfast_core::{Address, Error, ErrorKind, Result};
+use lockfast_net::tls::Tls;
 
 use crate::topology::{Nodes, Service};
 
@@ -17,7 +18,6 @@ const MAX_TTL: Duration = Duration::from_secs(60);
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 const OPTIONS: &[&str] = &["max_ttl", "min_replicas", "on_data_loss", "prefix", "request_timeout"];
-const TLS_OPTIONS: &[&str] = &["ca", "cert", "insecure", "key"];
 const UNIX_OPTIONS: &[&str] = &["db"];
 const CLUSTER_OPTIONS: &[&str] = &["ca", "cert", "insecure", "key", "tls"];
 const SENTINEL_OPTIONS: &[&str] =
@@ -60,17 +60,6 @@ pub enum Endpoint {
     Cluster(Nodes),
 }
 
-/// How an encrypted connection is checked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// A file of certificates to trust instead of the system's.
-    pub(crate) ca: Option<PathBuf>,
-    /// The files of our own certificate and its key.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
-    /// Whether any certificate will do.
-    pub(crate) insecure: bool,
-}
-
 /// What to do when the server may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDataLoss {
@@ -108,12 +97,12 @@ impl fmt::Display for Endpoint {
 impl Config {
     /// Understands an address.
     pub(crate) fn read(address: &Address) -> Result<Self> {
-        let (more_options, tls) = match address.scheme() {
-            "redis" => (&[][..], false),
-            "rediss" => (TLS_OPTIONS, true),
-            "redis+unix" => (UNIX_OPTIONS, false),
-            "redis+sentinel" => (SENTINEL_OPTIONS, read_choice(address, "tls")?),
-            "redis+cluster" => (CLUSTER_OPTIONS, read_choice(address, "tls")?),
+        let more_options = match address.scheme() {
+            "redis" => &[],
+            "rediss" => Tls::OPTIONS,
+            "redis+unix" => UNIX_OPTIONS,
+            "redis+sentinel" => SENTINEL_OPTIONS,
+            "redis+cluster" => CLUSTER_OPTIONS,
             other => {
                 return Err(invalid(format!(
                     "{} is not a scheme of the Redis store; they are redis:, rediss:, \
@@ -128,7 +117,11 @@ impl Config {
             let database = read_number(address, "db")?.unwrap_or(0);
             (Endpoint::Unix(place.socket()?), database)
         } else {
-            let tls = if tls { Some(read_tls(address)?) } else { refuse_tls_options(address)? };
+            let tls = match address.scheme() {
+                "redis" => None,
+                "rediss" => Some(Tls::read(address)?),
+                _ => read_tls_choice(address)?,
+            };
             match address.scheme() {
                 "redis+sentinel" => {
                     let (service, database) =
@@ -261,11 +254,11 @@ pub(crate) fn read_database(path: &str) -> Result<u32> {
     }
 }
 
-/// Options of TLS are of no use without it, and whoever gives them believes to be safe.
-pub(crate) fn refuse_tls_options(address: &Address) -> Result<Option<Tls>> {
-    match TLS_OPTIONS.iter().find(|name| address.option(name).is_some()) {
-        Some(name) => Err(invalid(format!("option {name} is of use only with tls=yes"))),
-        None => Ok(None),
+/// How connections are encrypted, where an option says whether they are.
+pub(crate) fn read_tls_choice(address: &Address) -> Result<Option<Tls>> {
+    match read_choice(address, "tls")? {
+        true => Tls::read(address).map(Some),
+        false => Tls::refuse(address).map(|()| None),
     }
 }
 
@@ -278,29 +271,6 @@ pub(crate) fn read_choice(address: &Address, name: &str) -> Result<bool> {
             Err(invalid(format!("option {name} is {}; it can be yes or no", quote(other))))
         }
     }
-}
-
-pub(crate) fn read_tls(address: &Address) -> Result<Tls> {
-    let file = |name| address.option(name).map(PathBuf::from);
-    let identity = match (file("cert"), file("key")) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        _ => return Err(invalid("options cert and key go together; give both or none")),
-    };
-    let insecure = match address.option("insecure") {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(other) => {
-            return Err(invalid(format!(
-                "option insecure is {}; it can be true or false",
-                quote(other)
-            )));
-        }
-    };
-    if insecure && file("ca").is_some() {
-        return Err(invalid("options ca and insecure=true contradict each other; drop one"));
-    }
-    Ok(Tls { ca: file("ca"), identity, insecure })
 }
 
 pub(crate) fn read_prefix(address: &Address) -> Result<String> {

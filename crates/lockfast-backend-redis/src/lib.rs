@@ -35,7 +35,7 @@ mod wire;
 #[doc(hidden)]
 pub mod node {
     pub use crate::config::{
-        Config, Endpoint, OnDataLoss, Secret, Tls, invalid, read_number, read_span,
+        Config, Endpoint, OnDataLoss, Secret, invalid, read_number, read_span,
     };
     pub use crate::inspect::{escape_pattern, read_scan};
     pub use crate::record::{

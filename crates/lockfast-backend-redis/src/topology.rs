@@ -2,10 +2,11 @@
 
 use lockfast_core::address::percent_decode;
 use lockfast_core::{Address, Result};
+use lockfast_net::tls::Tls;
 
 use crate::config::{
-    Config, Endpoint, OnDataLoss, PORT, Place, REQUEST_TIMEOUT, Secret, Tls, invalid, read_choice,
-    read_database, read_host, read_prefix, read_tls, refuse_tls_options,
+    Config, Endpoint, OnDataLoss, PORT, Place, REQUEST_TIMEOUT, Secret, invalid, read_database,
+    read_host, read_prefix, read_tls_choice,
 };
 
 const SENTINEL_PORT: u16 = 26379;
@@ -83,10 +84,7 @@ impl Config {
         const OPTIONS: &[&str] = &["ca", "cert", "insecure", "key", "prefix", "tls"];
         address.allow_options(&[options, OPTIONS].concat())?;
         let place = Place::split(address)?;
-        let tls = match read_choice(address, "tls")? {
-            true => Some(read_tls(address)?),
-            false => refuse_tls_options(address)?,
-        };
+        let tls = read_tls_choice(address)?;
         let (database, prefix) = (read_database(place.path)?, read_prefix(address)?);
         let hosts = place.authority.split(',').filter(|_| !place.authority.is_empty());
         let servers = hosts.map(|host| {

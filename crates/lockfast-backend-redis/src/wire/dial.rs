@@ -1,26 +1,23 @@
 //! From an address to a connection that is ready for commands. Whoever finds the server in
 //! another way (by asking a sentinel, from the map of a cluster) does it here.
 
-use std::io;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use lockfast_core::ErrorKind;
-use rustix::net::sockopt;
+use lockfast_net::tcp::{self, Keepalive, Unconnected};
+use lockfast_net::tls::{Encryption, TlsStream, certificate_name};
 use tokio::net::{TcpStream, UnixStream};
 
 use super::connection::Connection;
 use super::stream::{Socket, Stream};
-use super::tls::Encryption;
 use super::{Failure, Pipeline, cluster, sentinel};
 use crate::config::{Config, Endpoint, Secret};
 
 /// A peer that is gone without a word is noticed within about half a minute even when nothing is
-/// sent, and sooner when something is.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const KEEPALIVE_PROBES: u32 = 3;
-const USER_TIMEOUT_MS: u32 = 10_000;
+/// sent.
+const KEEPALIVE: Keepalive =
+    Keepalive { idle: Duration::from_secs(15), interval: Duration::from_secs(5) };
 
 /// How to get a connection.
 pub struct Dialer {
@@ -114,18 +111,18 @@ impl Dialer {
                 return Err(Failure::new(ErrorKind::Internal, "a group of servers has no address"));
             }
             Endpoint::Tcp { host, port, .. } => {
-                let stream = connect_tcp(host, *port).await.map_err(|error| match error {
-                    Unconnected::Unknown(error) => Failure::new(
-                        ErrorKind::Unreachable,
-                        format!("the host of {endpoint} is not known: {error}"),
-                    ),
-                    Unconnected::Failed(error) => failed(error),
-                })?;
-                harden(&stream).map_err(failed)?;
+                let stream =
+                    tcp::connect(host, *port, KEEPALIVE).await.map_err(|error| match error {
+                        Unconnected::Unknown(error) => Failure::new(
+                            ErrorKind::Unreachable,
+                            format!("the host of {endpoint} is not known: {error}"),
+                        ),
+                        Unconnected::Failed(error) => failed(error),
+                    })?;
                 let (stream, session) = match &self.encryption {
                     None => (stream, None),
                     Some(encryption) => {
-                        let stream = encryption.encrypt(endpoint, host, stream, limit).await?;
+                        let stream = encrypt(encryption, endpoint, host, stream, limit).await?;
                         let (stream, session) = stream.into_inner();
                         (stream, Some(session))
                     }
@@ -160,49 +157,18 @@ async fn introduce(connection: &mut Connection, login: Login<'_>) -> Result<(), 
     }
 }
 
-enum Unconnected {
-    Unknown(io::Error),
-    Failed(io::Error),
-}
-
-async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, Unconnected> {
-    let addresses = tokio::net::lookup_host((host, port)).await.map_err(Unconnected::Unknown)?;
-    let mut last = None;
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(match last {
-        Some(error) => Unconnected::Failed(error),
-        None => Unconnected::Unknown(io::Error::other("it has no address")),
-    })
-}
-
-fn harden(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
-    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
-    sockopt::set_tcp_user_timeout(stream, USER_TIMEOUT_MS)?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_connection_neither_lingers_nor_hangs() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let stream = TcpStream::connect(address).await.unwrap();
-        harden(&stream).unwrap();
-        assert!(stream.nodelay().unwrap());
-        assert!(sockopt::socket_keepalive(&stream).unwrap());
-        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), KEEPALIVE_IDLE);
-        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), USER_TIMEOUT_MS);
+async fn encrypt(
+    encryption: &Encryption,
+    endpoint: &Endpoint,
+    host: &str,
+    stream: TcpStream,
+    limit: Duration,
+) -> Result<TlsStream<TcpStream>, Failure> {
+    let encrypting = encryption.encrypt(certificate_name(host)?, stream);
+    match tokio::time::timeout(limit, encrypting).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => Err(Failure::of_handshake(endpoint, &error)),
+        // A server that expects plain text waits for the rest of a command.
+        Err(_) => Err(Failure::of_handshake(endpoint, &format!("no answer within {limit:?}"))),
     }
 }

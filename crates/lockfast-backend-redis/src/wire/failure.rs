@@ -48,6 +48,12 @@ pub enum Remedy {
     Wait(u64),
 }
 
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error.to_string())
+    }
+}
+
 impl Failure {
     /// A failure about which nothing can be done here.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {

@@ -10,7 +10,6 @@ pub(crate) mod failure;
 pub(crate) mod link;
 pub(crate) mod sentinel;
 mod stream;
-mod tls;
 
 use redis::{PushKind, Value};
 

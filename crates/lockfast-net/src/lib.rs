@@ -1,0 +1,10 @@
+//! How Lockfast's stores reach their servers. For the backends of this repository and nobody else:
+//! it changes without notice.
+//!
+//! | looking for | it is in |
+//! |---|---|
+//! | TCP connections that notice a dead peer | [`tcp`] |
+//! | the options of TLS, and encrypted connections | [`tls`] |
+
+pub mod tcp;
+pub mod tls;
