@@ -4,9 +4,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use lockfast_core::address::percent_decode;
+use lockfast_core::address::{invalid, percent_decode};
 use lockfast_core::error::quote;
-use lockfast_core::{Address, Error, ErrorKind, Result};
+use lockfast_core::{Address, Result};
 
 /// An address that was understood.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,16 +44,8 @@ impl Config {
             }
             "embedded" => {
                 address.allow_options(&["sync"])?;
-                let sync_full = match address.option("sync") {
-                    None | Some("normal") => false,
-                    Some("full") => true,
-                    Some(other) => {
-                        return Err(invalid(format!(
-                            "option sync is {}; it can be normal or full",
-                            quote(other)
-                        )));
-                    }
-                };
+                let sync_full = address.choice("sync", &[("normal", false), ("full", true)])?;
+                let sync_full = sync_full.unwrap_or(false);
                 let dir = if body.is_empty() { default_dir(env)? } else { checked_dir(&body)? };
                 Ok(Self::Embedded(Embedded { dir, sync_full }))
             }
@@ -98,13 +90,10 @@ fn default_dir(env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     }
 }
 
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidUrl, message)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockfast_core::ErrorKind;
 
     fn read(url: &str, env: &[(&str, &str)]) -> Result<Config> {
         Config::read_in(&Address::parse(url).unwrap(), |name| {

@@ -2,15 +2,16 @@
 //! error, and so is a part that a person probably meant otherwise. No message holds what could
 //! be a password.
 
-use std::fmt;
 use std::time::Duration;
 
-use lockfast_core::address::percent_decode;
+use lockfast_core::address::{Place, Secret, invalid, percent_decode, read_host};
 use lockfast_core::error::quote;
 use lockfast_core::{Address, Error, ErrorKind, Result};
 pub(crate) use lockfast_net::tls::Tls;
 
 const PORT: u16 = 3306;
+/// What to say to whoever leaves a part out.
+const HINT: &str = "write \"mysql://user:password@localhost/database\"";
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest name that the server gives a database, in bytes as we allow them.
 const DATABASE_BYTES_MAX: usize = 64;
@@ -30,16 +31,6 @@ pub(crate) struct Config {
     pub(crate) request_timeout: Duration,
 }
 
-/// A password.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("…")
-    }
-}
-
 impl Config {
     /// Understands an address.
     pub(crate) fn read(address: &Address) -> Result<Self> {
@@ -50,26 +41,17 @@ impl Config {
             )));
         }
         address.allow_options(OPTIONS)?;
-        let body = address.body().strip_prefix("//").ok_or_else(|| {
-            invalid(format!(
-                "two slashes must follow the scheme, as in \"{}://user:password@localhost/locks\"",
-                address.scheme()
-            ))
-        })?;
-        let (authority, path) = match body.find('/') {
-            Some(slash) => body.split_at(slash),
-            None => (body, ""),
-        };
-        let (user, password, authority) = read_login(authority, path)?;
-        let (host, port) = read_host(authority)?;
+        let place = Place::split(address, "user:password@localhost/locks")?;
+        let user = place.user.ok_or_else(|| invalid(format!("the URL names no user; {HINT}")))?;
+        let (host, port) = read_host(place.authority, PORT, HINT)?;
         Ok(Self {
             host,
             port,
             user,
-            password,
-            database: read_database(path)?,
+            password: place.password,
+            database: read_database(place.path)?,
             tls: read_tls(address)?,
-            request_timeout: read_span(address, "request_timeout")?.unwrap_or(REQUEST_TIMEOUT),
+            request_timeout: address.span("request_timeout")?.unwrap_or(REQUEST_TIMEOUT),
         })
     }
 
@@ -82,66 +64,11 @@ impl Config {
     }
 }
 
-fn read_login<'a>(authority: &'a str, path: &str) -> Result<(String, Option<Secret>, &'a str)> {
-    let (login, authority) = match authority.split_once('@') {
-        Some((login, authority)) => (login, authority),
-        None => ("", authority),
-    };
-    if authority.contains('@') || path.contains('@') {
-        return Err(invalid(
-            "the user or password holds a character with a meaning in URLs; write @ as %40, : as \
-             %3A, / as %2F, ? as %3F and % as %25",
-        ));
-    }
-    let (user, password) = match login.split_once(':') {
-        None => (login, None),
-        Some((_, password)) if password.contains(':') => {
-            return Err(invalid("the password holds a colon; write it as %3A"));
-        }
-        Some((user, password)) => (user, Some(Secret(percent_decode(password)?))),
-    };
-    let user = percent_decode(user)?;
-    if user.is_empty() {
-        return Err(invalid(
-            "the URL names no user; write \"mysql://user:password@localhost/database\"",
-        ));
-    }
-    Ok((user, password, authority))
-}
-
-fn read_host(text: &str) -> Result<(String, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((host, "")) => (host, None),
-            Some((host, rest)) => (host, rest.strip_prefix(':').or(Some("?"))),
-            None => return Err(invalid("the address in [ ] does not end")),
-        },
-        None => match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    if host.is_empty() {
-        return Err(invalid(
-            "the URL names no host; write \"mysql://user:password@localhost/database\"",
-        ));
-    }
-    let port = match port {
-        None => PORT,
-        Some(port) => read_digits(port)
-            .and_then(|port| u16::try_from(port).ok())
-            .filter(|port| *port > 0)
-            // With a password that was written wrong, this could be a part of it.
-            .ok_or_else(|| invalid("the URL's port is not a number from 1 to 65535"))?,
-    };
-    Ok((percent_decode(host)?, port))
-}
-
 /// The database is a part of statements that administrators will copy, so it is a plain word.
 fn read_database(path: &str) -> Result<String> {
     let name = percent_decode(path.strip_prefix('/').unwrap_or(path))?;
     let flaw = if name.is_empty() {
-        "the URL names no database; write \"mysql://user:password@localhost/database\"".to_owned()
+        format!("the URL names no database; {HINT}")
     } else if name.len() > DATABASE_BYTES_MAX {
         format!("{} has more than {DATABASE_BYTES_MAX} bytes", quote(&name))
     } else if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'$')) {
@@ -159,44 +86,10 @@ fn read_database(path: &str) -> Result<String> {
 }
 
 fn read_tls(address: &Address) -> Result<Option<Tls>> {
-    match address.option("tls") {
-        None | Some("no") => Tls::refuse(address).map(|()| None),
-        Some("yes") => Tls::read(address).map(Some),
-        Some(other) => Err(invalid(format!("option tls is {}; it can be yes or no", quote(other)))),
+    match address.choice("tls", &[("yes", true), ("no", false)])? {
+        Some(true) => Tls::read(address).map(Some),
+        None | Some(false) => Tls::refuse(address).map(|()| None),
     }
-}
-
-/// A span of time: a whole number with `ms`, `s`, `m` or `h`.
-fn read_span(address: &Address, name: &str) -> Result<Option<Duration>> {
-    let Some(text) = address.option(name) else { return Ok(None) };
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
-    let unit_ms = match &text[digits.len()..] {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" => Some(60_000),
-        "h" => Some(3_600_000),
-        _ => None,
-    };
-    let ms = unit_ms.zip(read_digits(digits)).map(|(unit_ms, n)| u64::from(n) * unit_ms);
-    match ms {
-        Some(ms @ 10..=86_400_000) => Ok(Some(Duration::from_millis(ms))),
-        _ => Err(invalid(format!(
-            "option {name} is {}; write a time from 10ms to 24h, as 500ms, 3s or 2m",
-            quote(text)
-        ))),
-    }
-}
-
-/// Plain digits: unlike `parse`, no sign.
-fn read_digits(text: &str) -> Option<u32> {
-    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    text.parse().ok()
-}
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidUrl, message)
 }
 
 #[cfg(test)]

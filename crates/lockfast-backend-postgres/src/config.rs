@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockfast_core::address::percent_decode;
+use lockfast_core::address::{Place, Secret, invalid, percent_decode, read_host};
 use lockfast_core::error::quote;
 use lockfast_core::{Address, Error, ErrorKind, Result};
 use lockfast_net::tls;
@@ -73,16 +73,6 @@ pub(crate) enum TlsMode {
     VerifyFull,
 }
 
-/// A password.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("…")
-    }
-}
-
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,9 +93,17 @@ impl Config {
             )));
         }
         address.allow_options(OPTIONS)?;
-        let place = Place::split(address)?;
+        Self::read_parts(address).map_err(|error| error.with_backend("postgres"))
+    }
+
+    fn read_parts(address: &Address) -> Result<Self> {
+        let place = Place::split(address, "localhost/app")?;
+        if place.user.is_none() && place.password.is_some() {
+            return Err(invalid("the URL has a password but no user; write user:password@"));
+        }
         let endpoint = read_endpoint(place.authority)?;
-        let mode = read_mode(address)?;
+        let modes = [("lease", StoreMode::Lease), ("advisory", StoreMode::Advisory)];
+        let mode = address.choice("mode", &modes)?.unwrap_or(StoreMode::Lease);
         let listen = address.option("listen").map(read_listen).transpose()?;
         if listen.is_some() && mode == StoreMode::Advisory {
             return Err(invalid("option listen is of use only with mode=lease"));
@@ -117,90 +115,20 @@ impl Config {
             password: place.password,
             database: read_database(place.path)?,
             schema: read_schema(address)?,
-            request_timeout: read_span(address, "request_timeout")?.unwrap_or(REQUEST_TIMEOUT),
+            request_timeout: address.span("request_timeout")?.unwrap_or(REQUEST_TIMEOUT),
             mode,
             listen,
         })
     }
 }
 
-/// The parts between the slashes.
-struct Place<'a> {
-    user: Option<String>,
-    password: Option<Secret>,
-    authority: &'a str,
-    path: &'a str,
-}
-
-impl<'a> Place<'a> {
-    fn split(address: &'a Address) -> Result<Self> {
-        let body = address.body().strip_prefix("//").ok_or_else(|| {
-            invalid(format!(
-                "two slashes must follow the scheme, as in \"{}://localhost/app\"",
-                address.scheme()
-            ))
-        })?;
-        let (authority, path) = match body.find('/') {
-            Some(slash) => body.split_at(slash),
-            None => (body, ""),
-        };
-        let (login, authority) = match authority.split_once('@') {
-            Some((login, authority)) => (Some(login), authority),
-            None => (None, authority),
-        };
-        if authority.contains('@') || path.contains('@') {
-            return Err(invalid(
-                "the user or password holds a character with a meaning in URLs; write @ as %40, \
-                 : as %3A, / as %2F, ? as %3F and % as %25",
-            ));
-        }
-        let (user, password) = match login.map(|login| login.split_once(':')) {
-            None => (None, None),
-            Some(None) => (login.map(percent_decode).transpose()?, None),
-            Some(Some((_, password))) if password.contains(':') => {
-                return Err(invalid("the password holds a colon; write it as %3A"));
-            }
-            Some(Some((user, password))) => {
-                (Some(percent_decode(user)?), Some(Secret(percent_decode(password)?)))
-            }
-        };
-        let user = user.filter(|user| !user.is_empty());
-        if user.is_none() && password.is_some() {
-            return Err(invalid("the URL has a password but no user; write user:password@"));
-        }
-        Ok(Self { user, password, authority, path })
-    }
-}
-
 fn read_endpoint(text: &str) -> Result<Endpoint> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((host, "")) => (host, None),
-            Some((host, rest)) => (host, rest.strip_prefix(':').or(Some("?"))),
-            None => return Err(invalid("the address in [ ] does not end")),
-        },
-        None => match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    if host.is_empty() {
-        return Err(invalid("the URL names no host; for example use \"postgres://localhost\""));
-    }
-    if host.contains(',') {
+    if text.contains(',') {
         return Err(invalid(
             "the URL names several hosts; name the one that takes writes, or a proxy that knows it",
         ));
     }
-    let port = match port {
-        None => PORT,
-        Some(port) => read_digits(port)
-            .and_then(|port| u16::try_from(port).ok())
-            .filter(|port| *port > 0)
-            // With a password that was written wrong, this could be a part of it.
-            .ok_or_else(|| invalid("the URL's port is not a number from 1 to 65535"))?,
-    };
-    let host = percent_decode(host)?;
+    let (host, port) = read_host(text, PORT, "for example use \"postgres://localhost\"")?;
     Ok(match host.starts_with('/') {
         true => Endpoint::Unix(PathBuf::from(host).join(format!(".s.PGSQL.{port}"))),
         false => Endpoint::Tcp { host, port },
@@ -213,16 +141,6 @@ fn read_database(path: &str) -> Result<Option<String>> {
         return Err(invalid("a slash in the database's name must be written as %2F"));
     }
     Ok(Some(percent_decode(name)?).filter(|name| !name.is_empty()))
-}
-
-fn read_mode(address: &Address) -> Result<StoreMode> {
-    match address.option("mode") {
-        None | Some("lease") => Ok(StoreMode::Lease),
-        Some("advisory") => Ok(StoreMode::Advisory),
-        Some(other) => {
-            Err(invalid(format!("option mode is {}; it can be lease or advisory", quote(other))))
-        }
-    }
 }
 
 fn read_listen(url: &str) -> Result<Box<Config>> {
@@ -238,19 +156,16 @@ fn read_listen(url: &str) -> Result<Box<Config>> {
 fn read_tls(address: &Address, endpoint: &Endpoint) -> Result<Tls> {
     let mut checks = tls::Tls::read_files(address)?;
     let is_local = matches!(endpoint, Endpoint::Unix(_));
-    let mode = match address.option("sslmode") {
+    let modes = [
+        ("disable", TlsMode::Disable),
+        ("prefer", TlsMode::Prefer),
+        ("require", TlsMode::Require),
+        ("verify-full", TlsMode::VerifyFull),
+    ];
+    let mode = match address.choice("sslmode", &modes)? {
+        Some(mode) => mode,
         None if is_local => TlsMode::Disable,
         None => TlsMode::Prefer,
-        Some("disable") => TlsMode::Disable,
-        Some("prefer") => TlsMode::Prefer,
-        Some("require") => TlsMode::Require,
-        Some("verify-full") => TlsMode::VerifyFull,
-        Some(other) => {
-            return Err(invalid(format!(
-                "option sslmode is {}; it can be disable, prefer, require or verify-full",
-                quote(other)
-            )));
-        }
     };
     if is_local && mode != TlsMode::Disable {
         return Err(invalid("a socket of this machine is not encrypted; leave sslmode out"));
@@ -279,43 +194,9 @@ fn read_schema(address: &Address) -> Result<String> {
                  does not start with a digit nor with pg_",
                 quote(schema)
             ),
-        )
-        .with_backend("postgres"));
+        ));
     }
     Ok(schema.to_owned())
-}
-
-/// A span of time: a whole number with `ms`, `s`, `m` or `h`.
-fn read_span(address: &Address, name: &str) -> Result<Option<Duration>> {
-    let Some(text) = address.option(name) else { return Ok(None) };
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
-    let unit_ms = match &text[digits.len()..] {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" => Some(60_000),
-        "h" => Some(3_600_000),
-        _ => None,
-    };
-    let ms = unit_ms.zip(read_digits(digits)).map(|(unit_ms, n)| u64::from(n) * unit_ms);
-    match ms {
-        Some(ms @ 10..=86_400_000) => Ok(Some(Duration::from_millis(ms))),
-        _ => Err(invalid(format!(
-            "option {name} is {}; write a time from 10ms to 24h, as 500ms, 3s or 2m",
-            quote(text)
-        ))),
-    }
-}
-
-/// Plain digits: unlike `parse`, no sign.
-fn read_digits(text: &str) -> Option<u32> {
-    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    text.parse().ok()
-}
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidUrl, message).with_backend("postgres")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lockfast_core::address::percent_decode;
+use lockfast_core::address::{self, Place, Secret, digits, invalid, percent_decode};
 use lockfast_core::error::quote;
 use lockfast_core::{Address, Error, ErrorKind, Result};
 use lockfast_net::tls::Tls;
@@ -72,16 +72,6 @@ pub enum OnDataLoss {
     },
 }
 
-/// A password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub(crate) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("…")
-    }
-}
-
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -112,10 +102,10 @@ impl Config {
             }
         };
         address.allow_options(&[OPTIONS, more_options].concat())?;
-        let place = Place::split(address)?;
+        let place = read_place(address)?;
         let (endpoint, database) = if address.scheme() == "redis+unix" {
-            let database = read_number(address, "db")?.unwrap_or(0);
-            (Endpoint::Unix(place.socket()?), database)
+            let database = address.number("db")?.unwrap_or(0);
+            (Endpoint::Unix(read_socket(&place)?), database)
         } else {
             let tls = match address.scheme() {
                 "redis" => None,
@@ -144,111 +134,48 @@ impl Config {
             password: place.password,
             database,
             prefix: read_prefix(address)?,
-            request_timeout: read_span(address, "request_timeout")?.unwrap_or(REQUEST_TIMEOUT),
+            request_timeout: address.span("request_timeout")?.unwrap_or(REQUEST_TIMEOUT),
             on_data_loss: read_on_data_loss(address)?,
-            min_replicas: read_number(address, "min_replicas")?.unwrap_or(0),
+            min_replicas: address.number("min_replicas")?.unwrap_or(0),
         })
     }
 }
 
-/// The parts between the slashes.
-pub(crate) struct Place<'a> {
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<Secret>,
-    pub(crate) authority: &'a str,
-    pub(crate) path: &'a str,
+/// Where an address points and who we are.
+pub(crate) fn read_place(address: &Address) -> Result<Place<'_>> {
+    let place = Place::split(address, "localhost")?;
+    if place.user.is_some() && place.password.is_none() {
+        return Err(invalid(
+            "the URL names a user but no password; write user:password@, or :password@ for the \
+             default user",
+        ));
+    }
+    Ok(place)
 }
 
-impl<'a> Place<'a> {
-    pub(crate) fn split(address: &'a Address) -> Result<Self> {
-        let body = address.body().strip_prefix("//").ok_or_else(|| {
-            invalid(format!(
-                "two slashes must follow the scheme, as in \"{}://localhost\"",
-                address.scheme()
-            ))
-        })?;
-        let (authority, path) = match body.find('/') {
-            Some(slash) => body.split_at(slash),
-            None => (body, ""),
-        };
-        let (login, authority) = match authority.split_once('@') {
-            Some((login, authority)) => (Some(login), authority),
-            None => (None, authority),
-        };
-        if authority.contains('@') || path.contains('@') {
-            return Err(invalid(
-                "the user or password holds a character with a meaning in URLs; write @ as %40, \
-                 : as %3A, / as %2F, ? as %3F and % as %25",
-            ));
-        }
-        let (user, password) = match login.map(|login| login.split_once(':')) {
-            None => (None, None),
-            Some(None) => (login.map(percent_decode).transpose()?, None),
-            Some(Some((_, password))) if password.contains(':') => {
-                return Err(invalid("the password holds a colon; write it as %3A"));
-            }
-            Some(Some((user, password))) => {
-                (Some(percent_decode(user)?), Some(Secret(percent_decode(password)?)))
-            }
-        };
-        let user = user.filter(|user| !user.is_empty());
-        if user.is_some() && password.is_none() {
-            return Err(invalid(
-                "the URL names a user but no password; write user:password@, or :password@ for \
-                 the default user",
-            ));
-        }
-        Ok(Self { user, password, authority, path })
+fn read_socket(place: &Place<'_>) -> Result<PathBuf> {
+    if !place.authority.is_empty() || place.path.len() < 2 {
+        return Err(invalid(
+            "the path of a socket is absolute, as in \"redis+unix:///run/redis.sock\"",
+        ));
     }
-
-    fn socket(&self) -> Result<PathBuf> {
-        if !self.authority.is_empty() || self.path.len() < 2 {
-            return Err(invalid(
-                "the path of a socket is absolute, as in \"redis+unix:///run/redis.sock\"",
-            ));
-        }
-        Ok(PathBuf::from(percent_decode(self.path)?))
-    }
+    Ok(PathBuf::from(percent_decode(place.path)?))
 }
 
 /// A host and its port.
 pub(crate) fn read_host(text: &str, default_port: u16) -> Result<(String, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((host, "")) => (host, None),
-            Some((host, rest)) => (host, rest.strip_prefix(':').or(Some("?"))),
-            None => return Err(invalid("the address in [ ] does not end")),
-        },
-        None => match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    if host.is_empty() {
-        return Err(invalid("the URL names no host; for example use \"redis://localhost\""));
-    }
-    let port = match port {
-        None => default_port,
-        Some(port) => read_digits(port)
-            .and_then(|port| u16::try_from(port).ok())
-            .filter(|port| *port > 0)
-            .ok_or_else(|| {
-                // With a password that was written wrong, this could be a part of it.
-                invalid("the URL's port is not a number from 1 to 65535")
-            })?,
-    };
-    Ok((percent_decode(host)?, port))
+    address::read_host(text, default_port, "for example use \"redis://localhost\"")
 }
 
 /// The number of a database, the last part of a URL's path.
 pub(crate) fn read_database(path: &str) -> Result<u32> {
     match path.trim_start_matches('/') {
         "" => Ok(0),
-        digits => read_digits(digits).ok_or_else(|| {
+        number => digits(number).ok_or_else(|| {
             invalid(format!(
                 "{} is not a database number, which is what follows the host, as in \
                  \"redis://localhost/0\"",
-                quote(digits)
+                quote(number)
             ))
         }),
     }
@@ -256,20 +183,9 @@ pub(crate) fn read_database(path: &str) -> Result<u32> {
 
 /// How connections are encrypted, where an option says whether they are.
 pub(crate) fn read_tls_choice(address: &Address) -> Result<Option<Tls>> {
-    match read_choice(address, "tls")? {
-        true => Tls::read(address).map(Some),
-        false => Tls::refuse(address).map(|()| None),
-    }
-}
-
-/// A choice that is not made without being asked for.
-pub(crate) fn read_choice(address: &Address, name: &str) -> Result<bool> {
-    match address.option(name) {
-        None | Some("no") => Ok(false),
-        Some("yes") => Ok(true),
-        Some(other) => {
-            Err(invalid(format!("option {name} is {}; it can be yes or no", quote(other))))
-        }
+    match address.choice("tls", &[("yes", true), ("no", false)])? {
+        Some(true) => Tls::read(address).map(Some),
+        None | Some(false) => Tls::refuse(address).map(|()| None),
     }
 }
 
@@ -288,64 +204,14 @@ pub(crate) fn read_prefix(address: &Address) -> Result<String> {
 }
 
 fn read_on_data_loss(address: &Address) -> Result<OnDataLoss> {
-    let max_ttl = read_span(address, "max_ttl")?;
-    match address.option("on_data_loss") {
-        Some("quarantine") => Ok(OnDataLoss::Quarantine { max_ttl: max_ttl.unwrap_or(MAX_TTL) }),
-        None | Some("warn") if max_ttl.is_some() => {
-            Err(invalid("option max_ttl is of use only with on_data_loss=quarantine"))
-        }
-        None | Some("warn") => Ok(OnDataLoss::Warn),
-        Some(other) => Err(invalid(format!(
-            "option on_data_loss is {}; it can be warn or quarantine",
-            quote(other)
-        ))),
+    let max_ttl = address.span("max_ttl")?;
+    let quarantine = OnDataLoss::Quarantine { max_ttl: max_ttl.unwrap_or(MAX_TTL) };
+    let choices = [("warn", OnDataLoss::Warn), ("quarantine", quarantine)];
+    let chosen = address.choice("on_data_loss", &choices)?.unwrap_or(OnDataLoss::Warn);
+    if chosen == OnDataLoss::Warn && max_ttl.is_some() {
+        return Err(invalid("option max_ttl is of use only with on_data_loss=quarantine"));
     }
-}
-
-/// A span of time: a whole number with `ms`, `s`, `m` or `h`.
-pub fn read_span(address: &Address, name: &str) -> Result<Option<Duration>> {
-    let Some(text) = address.option(name) else { return Ok(None) };
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
-    let unit_ms = match &text[digits.len()..] {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" => Some(60_000),
-        "h" => Some(3_600_000),
-        _ => None,
-    };
-    let ms = unit_ms.zip(read_digits(digits)).map(|(unit_ms, n)| u64::from(n) * unit_ms);
-    match ms {
-        Some(ms @ 10..=86_400_000) => Ok(Some(Duration::from_millis(ms))),
-        _ => Err(invalid(format!(
-            "option {name} is {}; write a time from 10ms to 24h, as 500ms, 3s or 2m",
-            quote(text)
-        ))),
-    }
-}
-
-/// A whole number.
-pub fn read_number(address: &Address, name: &str) -> Result<Option<u32>> {
-    address
-        .option(name)
-        .map(|text| {
-            read_digits(text).ok_or_else(|| {
-                invalid(format!("option {name} is {}; it is a whole number", quote(text)))
-            })
-        })
-        .transpose()
-}
-
-/// Plain digits: unlike `parse`, no sign.
-fn read_digits(text: &str) -> Option<u32> {
-    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    text.parse().ok()
-}
-
-/// The error of an address that cannot be understood.
-pub fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidUrl, message)
+    Ok(chosen)
 }
 
 #[cfg(test)]

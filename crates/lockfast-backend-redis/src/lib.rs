@@ -34,9 +34,7 @@ mod wire;
 /// without notice.
 #[doc(hidden)]
 pub mod node {
-    pub use crate::config::{
-        Config, Endpoint, OnDataLoss, Secret, invalid, read_number, read_span,
-    };
+    pub use crate::config::{Config, Endpoint, OnDataLoss};
     pub use crate::inspect::{escape_pattern, read_scan};
     pub use crate::record::{
         read_client, read_hold, read_holder, read_label, write_client, write_holder, write_label,

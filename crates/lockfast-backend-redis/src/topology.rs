@@ -1,12 +1,12 @@
 //! Servers that belong together, of which one is found by asking others.
 
-use lockfast_core::address::percent_decode;
+use lockfast_core::address::{Secret, invalid, percent_decode};
 use lockfast_core::{Address, Result};
 use lockfast_net::tls::Tls;
 
 use crate::config::{
-    Config, Endpoint, OnDataLoss, PORT, Place, REQUEST_TIMEOUT, Secret, invalid, read_database,
-    read_host, read_prefix, read_tls_choice,
+    Config, Endpoint, OnDataLoss, PORT, REQUEST_TIMEOUT, read_database, read_host, read_place,
+    read_prefix, read_tls_choice,
 };
 
 const SENTINEL_PORT: u16 = 26379;
@@ -83,7 +83,7 @@ impl Config {
     pub fn read_several(address: &Address, options: &[&str]) -> Result<Vec<Self>> {
         const OPTIONS: &[&str] = &["ca", "cert", "insecure", "key", "prefix", "tls"];
         address.allow_options(&[options, OPTIONS].concat())?;
-        let place = Place::split(address)?;
+        let place = read_place(address)?;
         let tls = read_tls_choice(address)?;
         let (database, prefix) = (read_database(place.path)?, read_prefix(address)?);
         let hosts = place.authority.split(',').filter(|_| !place.authority.is_empty());

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use lockfast_backend_redis::node::{read_number, read_span};
 use lockfast_core::error::quote;
 use lockfast_core::{Address, Error, ErrorKind, Result};
 
@@ -42,7 +41,7 @@ impl Config {
         check_nodes(&nodes)?;
         let count = nodes.len();
         let majority = count / 2 + 1;
-        let quorum = match read_number(address, "quorum")? {
+        let quorum = match address.number("quorum")? {
             None => majority,
             Some(quorum) => usize::try_from(quorum).unwrap_or(usize::MAX),
         };
@@ -62,7 +61,7 @@ impl Config {
                 )));
             }
         };
-        Ok(Self { nodes, quorum, node_timeout: read_span(address, "node_timeout")?, on_restart })
+        Ok(Self { nodes, quorum, node_timeout: address.span("node_timeout")?, on_restart })
     }
 
     /// How long one node may take to answer about a lease of this length.

@@ -3,9 +3,14 @@
 //! Each store turns an address into its own typed configuration and refuses options that it does
 //! not know. What may be a password never appears in `Display` or `Debug`.
 
+mod place;
+
 use std::fmt;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result, quote};
+
+pub use place::{Place, Secret, read_host};
 
 /// A store's URL, split but not yet understood.
 #[derive(Clone, PartialEq, Eq)]
@@ -71,6 +76,58 @@ impl Address {
         self.options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// The value of an option that is one of a few words.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidUrl`], listing the words.
+    pub fn choice<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<Option<T>> {
+        let Some(text) = self.option(name) else { return Ok(None) };
+        if let Some((_, choice)) = choices.iter().find(|(word, _)| *word == text) {
+            return Ok(Some(*choice));
+        }
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let words = match words.split_last() {
+            Some((last, [])) => (*last).to_owned(),
+            Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+            None => String::new(),
+        };
+        Err(invalid(format!("option {name} is {}; it can be {words}", quote(text))))
+    }
+
+    /// The value of an option that is a span of time: a whole number with `ms`, `s`, `m` or `h`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidUrl`] for what is none, or not from 10 ms to 24 h.
+    pub fn span(&self, name: &str) -> Result<Option<Duration>> {
+        let Some(text) = self.option(name) else { return Ok(None) };
+        let number = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
+        let unit_ms = match &text[number.len()..] {
+            "ms" => Some(1),
+            "s" => Some(1_000),
+            "m" => Some(60_000),
+            "h" => Some(3_600_000),
+            _ => None,
+        };
+        let ms = unit_ms.zip(digits(number)).map(|(unit_ms, n)| u64::from(n) * unit_ms);
+        match ms {
+            Some(ms @ 10..=86_400_000) => Ok(Some(Duration::from_millis(ms))),
+            _ => Err(invalid(format!(
+                "option {name} is {}; write a time from 10ms to 24h, as 500ms, 3s or 2m",
+                quote(text)
+            ))),
+        }
+    }
+
+    /// The value of an option that is a whole number.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidUrl`] for what is none.
+    pub fn number(&self, name: &str) -> Result<Option<u32>> {
+        let Some(text) = self.option(name) else { return Ok(None) };
+        let whole = || invalid(format!("option {name} is {}; it is a whole number", quote(text)));
+        digits(text).ok_or_else(whole).map(Some)
+    }
+
     /// Refuses options that the store does not know.
     ///
     /// # Errors
@@ -123,7 +180,16 @@ pub fn percent_decode(text: &str) -> Result<String> {
     String::from_utf8(bytes).map_err(|_| invalid("a part of the store URL is not UTF-8"))
 }
 
-fn invalid(message: impl Into<String>) -> Error {
+/// Plain digits: unlike `parse`, no sign.
+pub fn digits(text: &str) -> Option<u32> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+/// The error of an address that cannot be understood.
+pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidUrl, message)
 }
 
@@ -175,6 +241,35 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{url}");
             assert!(!error.to_string().contains("secret"));
         }
+    }
+
+    #[test]
+    fn options_have_types() {
+        let address = Address::parse("e:?a=250ms&b=2h&n=7&c=no").unwrap();
+        assert_eq!(address.span("a").unwrap(), Some(Duration::from_millis(250)));
+        assert_eq!(address.span("b").unwrap(), Some(Duration::from_secs(7200)));
+        assert_eq!(address.number("n").unwrap(), Some(7));
+        assert_eq!(address.choice("c", &[("yes", true), ("no", false)]).unwrap(), Some(false));
+        assert_eq!(address.span("none").unwrap(), None);
+        assert_eq!(address.number("none").unwrap(), None);
+        assert_eq!(address.choice("none", &[("yes", true)]).unwrap(), None);
+    }
+
+    #[test]
+    fn options_of_another_type_are_refused() {
+        for text in ["", "5", "ms", "+5s", "1d", "9ms", "25h", "4294967296ms", "1ä"] {
+            let address = Address::parse(&format!("e:?a={text}")).unwrap();
+            let error = address.span("a").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{text}");
+            assert!(error.to_string().contains("10ms to 24h, as 500ms, 3s or 2m"), "{error}");
+        }
+        for text in ["", "-1", "+1", "1.0", "4294967296"] {
+            let address = Address::parse(&format!("e:?a={text}")).unwrap();
+            assert!(address.number("a").unwrap_err().to_string().contains("a whole number"));
+        }
+        let address = Address::parse("e:?a=z").unwrap();
+        let error = address.choice("a", &[("x", 1), ("y", 2), ("w", 3)]).unwrap_err();
+        assert_eq!(error.to_string(), "option a is \"z\"; it can be x, y or w");
     }
 
     #[test]

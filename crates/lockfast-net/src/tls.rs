@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lockfast_core::error::quote;
+use lockfast_core::address::invalid;
 use lockfast_core::{Address, Error, ErrorKind, Result};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -38,16 +38,8 @@ impl Tls {
     /// [`ErrorKind::InvalidUrl`] for what is wrong alone or together.
     pub fn read(address: &Address) -> Result<Self> {
         let tls = Self::read_files(address)?;
-        let insecure = match address.option("insecure") {
-            None | Some("false") => false,
-            Some("true") => true,
-            Some(other) => {
-                return Err(invalid(format!(
-                    "option insecure is {}; it can be true or false",
-                    quote(other)
-                )));
-            }
-        };
+        let insecure = address.choice("insecure", &[("true", true), ("false", false)])?;
+        let insecure = insecure.unwrap_or(false);
         if insecure && tls.ca.is_some() {
             return Err(invalid("options ca and insecure=true contradict each other; drop one"));
         }
@@ -164,10 +156,6 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
 
 fn unreadable(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Error {
     wrong(format!("{} is not a {what} in PEM format: {error}", path.display()))
-}
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidUrl, message)
 }
 
 fn wrong(message: impl Into<String>) -> Error {

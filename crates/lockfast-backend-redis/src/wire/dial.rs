@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use lockfast_core::ErrorKind;
+use lockfast_core::address::Secret;
 use lockfast_net::tcp::{self, Keepalive, Unconnected};
 use lockfast_net::tls::{Encryption, TlsStream, certificate_name};
 use tokio::net::{TcpStream, UnixStream};
@@ -12,7 +13,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::connection::Connection;
 use super::stream::{Socket, Stream};
 use super::{Failure, Pipeline, cluster, sentinel};
-use crate::config::{Config, Endpoint, Secret};
+use crate::config::{Config, Endpoint};
 
 /// A peer that is gone without a word is noticed within about half a minute even when nothing is
 /// sent.
