@@ -17,7 +17,7 @@ mod kit;
 
 use std::time::Duration;
 
-use kit::foreign::{Foreign, Kind};
+use kit::foreign::{self, Kind};
 use kit::{Redis, bounded, connect, eventually, hold, hold_detached, loss, refusal, ttl};
 use lockfast::{
     Attempt, ErrorKind, Guard, Locker, LossCause, Moment, Options, ReleaseOutcome, Released,
@@ -55,7 +55,7 @@ async fn begin_waiting(locker: &Locker, name: &str) -> JoinHandle<(Guard, Moment
 async fn lockfast_holds_and_the_other_waits(kind: Kind) {
     let redis = Redis::start();
     let locker = connect(&redis.url()).await;
-    let mut other = Foreign::start(kind, &redis);
+    let mut other = foreign::start(kind, &redis);
 
     let guard = hold(&locker, NAME, ttl(LONG)).await;
     assert_eq!(redis.cli(&["TYPE", NAME]), "string");
@@ -76,7 +76,7 @@ async fn lockfast_holds_and_the_other_waits(kind: Kind) {
 async fn the_other_holds_and_lockfast_waits(kind: Kind) {
     let redis = Redis::start();
     let locker = connect(&redis.url()).await;
-    let mut other = Foreign::start(kind, &redis);
+    let mut other = foreign::start(kind, &redis);
 
     assert!(other.try_acquire(NAME, LONG));
     let refused = refusal(&locker, NAME).await;
@@ -102,7 +102,7 @@ async fn lockfast_gets_in_when_the_other_expires(kind: Kind) {
     const TTL: Duration = Duration::from_secs(2);
     let redis = Redis::start();
     let locker = connect(&redis.url()).await;
-    let mut other = Foreign::start(kind, &redis);
+    let mut other = foreign::start(kind, &redis);
 
     let before = Moment::now();
     assert!(other.try_acquire(NAME, TTL));
@@ -120,7 +120,7 @@ async fn lockfast_gets_in_when_the_other_expires(kind: Kind) {
 async fn the_other_gets_in_when_lockfast_expires(kind: Kind) {
     let redis = Redis::start();
     let locker = connect(&redis.url()).await;
-    let mut other = Foreign::start(kind, &redis);
+    let mut other = foreign::start(kind, &redis);
 
     let lease = hold_detached(&locker, NAME, Duration::from_secs(1)).await;
     assert!(!other.try_acquire(NAME, LONG));
@@ -140,7 +140,7 @@ async fn the_other_gets_in_when_lockfast_expires(kind: Kind) {
 async fn a_late_release_of_the_other_has_no_effect(kind: Kind) {
     let redis = Redis::start();
     let locker = connect(&redis.url()).await;
-    let mut other = Foreign::start(kind, &redis);
+    let mut other = foreign::start(kind, &redis);
 
     assert!(other.try_acquire(NAME, Duration::from_millis(500)));
     let (guard, _) = bounded(begin_waiting(&locker, NAME).await).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_late_release_of_lockfast_has_no_effect(kind: Kind) {
     const TTL: Duration = Duration::from_secs(3);
     let redis = Redis::start();
     let locker = connect(&redis.url()).await;
-    let mut other = Foreign::start(kind, &redis);
+    let mut other = foreign::start(kind, &redis);
 
     let guard = hold(&locker, NAME, ttl(TTL)).await;
     redis.cli(&["DEL", NAME]);
@@ -237,7 +237,7 @@ async fn a_prefix_stands_before_the_name() {
 async fn shared_holders_keep_others_out() {
     let redis = Redis::start();
     let locker = connect(&redis.url()).await;
-    let mut other = Foreign::start(Kind::RedisPy, &redis);
+    let mut other = foreign::start(Kind::RedisPy, &redis);
     let (lock, semaphore) = (locker.rwlock("rw").unwrap(), locker.semaphore("sem", 2).unwrap());
     let mut guards = Vec::new();
     for _ in 0..2 {

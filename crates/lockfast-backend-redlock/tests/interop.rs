@@ -12,7 +12,7 @@ mod kit;
 
 use std::time::Duration;
 
-use kit::foreign::NodeRedlock;
+use kit::foreign;
 use kit::{Nodes, bounded, connect, hold, hold_detached, hold_on_all, refusal, ttl};
 use lockfast::{Moment, Options, Released};
 
@@ -26,7 +26,7 @@ const POLL_MAX: Duration = Duration::from_secs(1);
 async fn lockfast_holds_and_the_other_waits(version: &str) {
     let nodes = Nodes::start(3);
     let locker = connect(&nodes.url()).await;
-    let mut other = NodeRedlock::start(version, &nodes);
+    let mut other = foreign::start(version, &nodes);
     let guard = hold_on_all(&locker, &nodes, NAME, ttl(LONG)).await;
     assert!(!other.try_acquire(NAME, LONG));
     other.begin_acquire(NAME, LONG, LONG);
@@ -42,7 +42,7 @@ async fn lockfast_holds_and_the_other_waits(version: &str) {
 async fn the_other_holds_and_lockfast_waits(version: &str) {
     let nodes = Nodes::start(3);
     let locker = connect(&nodes.url()).await;
-    let mut other = NodeRedlock::start(version, &nodes);
+    let mut other = foreign::start(version, &nodes);
     assert!(other.try_acquire(NAME, LONG));
     let refused = refusal(&locker, NAME).await;
     let [holder] = refused.lock.holders.as_slice() else { panic!("{refused:?}") };
@@ -67,7 +67,7 @@ async fn an_expiry_lets_the_other_in(version: &str) {
     const TTL: Duration = Duration::from_secs(2);
     let nodes = Nodes::start(3);
     let locker = connect(&nodes.url()).await;
-    let mut other = NodeRedlock::start(version, &nodes);
+    let mut other = foreign::start(version, &nodes);
     let before = Moment::now();
     assert!(other.try_acquire(NAME, TTL));
     let after = Moment::now();
@@ -77,7 +77,7 @@ async fn an_expiry_lets_the_other_in(version: &str) {
     assert!(granted.since(before) >= TTL, "{:?}", granted.since(before));
     assert!(granted.since(after) < TTL + SLACK, "{:?}", granted.since(after));
     assert!(guard.release().await.is_ok());
-    let mut other = NodeRedlock::start(version, &nodes);
+    let mut other = foreign::start(version, &nodes);
     let lease = hold_detached(&locker, NAME, TTL).await;
     other.begin_acquire(NAME, LONG, LONG);
     assert!(other.was_granted());

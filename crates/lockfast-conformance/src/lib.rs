@@ -10,6 +10,7 @@
 //! | rules of the bare store | `cases/` |
 //! | rules of the lease engine on that store | `scenarios/` |
 //! | proxies, children and servers to break things with | [`fault`] |
+//! | short ways to hold, lose and be refused a lock | [`shorthand`] |
 //! | the overlap checker | [`history`] |
 
 #![allow(
@@ -30,6 +31,7 @@ mod ledger;
 mod report;
 mod scenarios;
 mod seed;
+pub mod shorthand;
 mod stepper;
 
 use std::process::ExitCode;

@@ -8,7 +8,8 @@ use lockfast::{
 use lockfast_conformance::fault::proxy::{Link, Proxy};
 
 use crate::kit::{
-    Redis, bounded, check_error, connect, eventually, hold, loss, refusal, ttl, wait_for_renewal,
+    Redis, bounded, check_error, connect, eventually, failure, hold, loss, queue_for, refusal, ttl,
+    wait_for_jeopardy, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -51,6 +52,11 @@ impl Net {
     }
 }
 
+/// A long lease for which nobody waits long.
+fn impatient() -> Options {
+    ttl(Duration::from_secs(60)).request_timeout(Duration::from_millis(500)).retries(0)
+}
+
 /// P1, P3: a cut that ends in time costs nothing: the lease is in jeopardy at most, and goes on
 /// over a new connection. Nobody else gets in meanwhile.
 /// The user sees: `Jeopardy`, then `Held`.
@@ -60,10 +66,7 @@ async fn a_short_cut() {
         let net = Net::start().await;
         let guard = hold(&net.far, NAME, ttl(TTL)).await;
         net.proxy.set(cut);
-        eventually("jeopardy", TTL, async || {
-            matches!(guard.status(), LeaseStatus::Jeopardy { .. })
-        })
-        .await;
+        wait_for_jeopardy(&guard, TTL).await;
         refusal(&net.near, NAME).await;
         net.proxy.set(Link::Pass);
         wait_for_renewal(&guard, TTL).await;
@@ -91,8 +94,8 @@ async fn a_cut_for_good() {
     });
     net.proxy.set(Link::Close);
     let cause = loss(&guard, TTL + SLACK).await;
-    let LossCause::Expired { last_failure: Some(failure) } = cause else { panic!("{cause:?}") };
-    assert!(!failure.is_empty());
+    let LossCause::Expired { last_failure: Some(met) } = cause else { panic!("{cause:?}") };
+    assert!(!met.is_empty());
     let told = Moment::now();
     let deadline = guard.deadline();
     assert!(told.since(deadline) < Duration::from_millis(200), "{:?}", told.since(deadline));
@@ -101,8 +104,7 @@ async fn a_cut_for_good() {
     assert!(granted.since(deadline) < SLACK + TTL / 50, "{:?}", granted.since(deadline));
     assert!(next.fence().get() > guard.fence().get());
     assert!(matches!(guard.release().await.unwrap(), Released::AlreadyLost(_)));
-    let mutex = net.far.mutex(NAME).unwrap().with(ttl(TTL)).unwrap();
-    check_error(&bounded(mutex.acquire()).await.unwrap_err(), ErrorKind::Unreachable, &[]);
+    check_error(&failure(&net.far, NAME, ttl(TTL)).await, ErrorKind::Unreachable, &[]);
     assert!(next.check().is_ok());
 }
 
@@ -129,14 +131,7 @@ async fn a_half_open_link() {
 async fn a_half_open_link_while_waiting() {
     let net = Net::start().await;
     let guard = hold(&net.near, NAME, ttl(TTL)).await;
-    let waiter = tokio::spawn({
-        let far = net.far.clone();
-        let options = Options::default().ttl(TTL).wait(Duration::from_secs(25));
-        async move { hold(&far, NAME, options).await }
-    });
-    let name = guard.name().clone();
-    eventually("it waits", SLACK, async || net.near.inspect(&name).await.unwrap().waiting == 1)
-        .await;
+    let waiter = queue_for(&net.far, NAME, ttl(TTL).wait(Duration::from_secs(25))).await;
     net.proxy.set_open(Link::HalfOpen);
     let fence = guard.fence();
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
@@ -157,14 +152,7 @@ async fn client_kill_while_waiting() {
     for kind in ["normal", "pubsub"] {
         let net = Net::start().await;
         let guard = hold(&net.near, NAME, ttl(TTL)).await;
-        let waiter = tokio::spawn({
-            let far = net.far.clone();
-            let options = Options::default().ttl(TTL).wait(Duration::from_secs(25));
-            async move { hold(&far, NAME, options).await }
-        });
-        let name = guard.name().clone();
-        eventually("it waits", SLACK, async || net.near.inspect(&name).await.unwrap().waiting == 1)
-            .await;
+        let waiter = queue_for(&net.far, NAME, ttl(TTL).wait(Duration::from_secs(25))).await;
         net.redis.cli(&["CLIENT", "KILL", "TYPE", kind]);
         let start = Moment::now();
         // The holder's own connections were ended too: then the keeper goes on releasing.
@@ -183,10 +171,7 @@ async fn a_stalled_link() {
     let net = Net::start().await;
     let guard = hold(&net.far, NAME, ttl(TTL * 2)).await;
     net.proxy.set(Link::Stall);
-    eventually("jeopardy", TTL * 2, async || {
-        matches!(guard.status(), LeaseStatus::Jeopardy { .. })
-    })
-    .await;
+    wait_for_jeopardy(&guard, TTL * 2).await;
     net.proxy.set(Link::Pass);
     wait_for_renewal(&guard, TTL * 2).await;
     refusal(&net.near, NAME).await;
@@ -220,11 +205,8 @@ async fn the_reply_of_an_acquisition_is_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_grant_is_undone() {
     let net = Net::start().await;
-    let options =
-        ttl(Duration::from_secs(60)).request_timeout(Duration::from_millis(500)).retries(0);
     net.proxy.set(Link::SwallowReplies);
-    let mutex = net.far.mutex(NAME).unwrap().with(options).unwrap();
-    let error = bounded(mutex.acquire()).await.unwrap_err();
+    let error = failure(&net.far, NAME, impatient()).await;
     check_error(&error, ErrorKind::Unreachable, &["no answer"]);
     assert_ne!(net.redis.cli(&["GET", "lockfast:fence"]), "", "nothing was granted");
     net.proxy.set(Link::Pass);
@@ -262,12 +244,9 @@ async fn the_reply_of_a_release_is_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquisition_arrives_after_its_release() {
     let net = Net::start().await;
-    let options =
-        ttl(Duration::from_secs(60)).request_timeout(Duration::from_millis(500)).retries(0);
     net.proxy.set_open(Link::HoldRequests);
     let connections = net.proxy.accepted();
-    let mutex = net.far.mutex(NAME).unwrap().with(options).unwrap();
-    let error = bounded(mutex.acquire()).await.unwrap_err();
+    let error = failure(&net.far, NAME, impatient()).await;
     check_error(&error, ErrorKind::Unreachable, &[]);
     let before = net.scripts_run();
     eventually("the release came another way", Duration::from_secs(15), async || {

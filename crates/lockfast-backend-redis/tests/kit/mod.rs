@@ -1,5 +1,6 @@
-//! What the tests of this store share: programs that take locks without Lockfast, and short ways
-//! to hold, lose and be refused a lock. The servers are those of the conformance crate.
+//! What the tests of this store share: programs that take locks without Lockfast, the rights that
+//! the README names, and a connection beside the store's own. The servers, and the short ways to
+//! hold, lose and be refused a lock, are those of the conformance crate.
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
@@ -8,98 +9,25 @@ pub mod foreign;
 pub mod rights;
 pub mod suite;
 
-use std::future::Future;
-use std::time::Duration;
-
-use lockfast::{
-    Address, Attempt, DetachedLease, Error, ErrorKind, Guard, Locker, LossCause, Mode, Options,
-    Refusal, Result,
-};
+use lockfast::{Locker, Result};
+use lockfast_conformance::shorthand;
 
 pub use lockfast_conformance::fault::redis::{Redis, Setup, topology};
 pub use lockfast_conformance::fault::signpost::Signpost;
 pub use lockfast_conformance::fault::url::encode;
 pub use lockfast_conformance::fault::wait::{eventually, wait_until};
 pub use lockfast_conformance::fault::{certificate, port};
-
-/// Nothing in these tests takes longer than this on a busy machine unless it hangs.
-pub const TIME_MAX: Duration = Duration::from_secs(30);
+pub use lockfast_conformance::shorthand::{
+    TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, queue_for, refusal, ttl,
+    wait_for_jeopardy, wait_for_renewal,
+};
 
 /// Connects to a store on Redis.
 pub async fn connect(url: &str) -> Locker {
-    try_connect(url).await.unwrap_or_else(|error| panic!("cannot connect: {error}"))
+    shorthand::connect(url, lockfast_backend_redis::connect).await
 }
 
 /// Connects to a store on Redis, which may fail.
 pub async fn try_connect(url: &str) -> Result<Locker> {
-    let address = Address::parse(url)?;
-    let connecting = Locker::builder()
-        .connect_with(move |context| lockfast_backend_redis::connect(address, context));
-    bounded(connecting).await
-}
-
-/// A lease of this length, and one try.
-pub fn ttl(ttl: Duration) -> Options {
-    Options::default().ttl(ttl).no_wait()
-}
-
-/// Takes a free lock.
-pub async fn hold(locker: &Locker, name: &str, options: Options) -> Guard {
-    let mutex = locker.mutex(name).unwrap().with(options).unwrap();
-    bounded(mutex.acquire()).await.unwrap_or_else(|error| panic!("not granted: {error}"))
-}
-
-/// Takes a free lock for so long and no longer, as a holder does that dies at once.
-pub async fn hold_detached(locker: &Locker, name: &str, span: Duration) -> DetachedLease {
-    let lock = locker.lock(name, Mode::Exclusive).unwrap().with(ttl(span)).unwrap();
-    bounded(lock.acquire_detached()).await.unwrap()
-}
-
-/// Who has a lock that is taken.
-pub async fn refusal(locker: &Locker, name: &str) -> Refusal {
-    let mutex = locker.mutex(name).unwrap();
-    match bounded(mutex.try_acquire()).await.unwrap() {
-        Attempt::Taken(refusal) => refusal,
-        Attempt::Granted(guard) => panic!("granted with fence {}", guard.fence()),
-    }
-}
-
-/// The error that a try to take a lock meets.
-pub async fn failure(locker: &Locker, name: &str, options: Options) -> Error {
-    let mutex = locker.mutex(name).unwrap().with(options).unwrap();
-    match bounded(mutex.try_acquire()).await {
-        Err(error) => error,
-        Ok(Attempt::Taken(refusal)) => panic!("taken instead of an error: {refusal}"),
-        Ok(Attempt::Granted(guard)) => panic!("granted with fence {}", guard.fence()),
-    }
-}
-
-/// Checks what the user sees: the kind of error, and that its message has these words.
-pub fn check_error(error: &Error, kind: ErrorKind, words: &[&str]) {
-    assert_eq!(error.kind(), kind, "{error}");
-    let message = error.to_string();
-    for word in words {
-        assert!(message.to_lowercase().contains(&word.to_lowercase()), "no {word:?} in: {message}");
-    }
-}
-
-/// How a lease was lost, which must happen within `bound`.
-pub async fn loss(guard: &Guard, bound: Duration) -> LossCause {
-    let lost = tokio::time::timeout(bound, guard.lost()).await;
-    lost.unwrap_or_else(|_| panic!("not lost within {bound:?}, it is {:?}", guard.status()))
-}
-
-/// Waits for a renewal that is sent after now, while the lease is held all the time.
-pub async fn wait_for_renewal(guard: &Guard, bound: Duration) {
-    let seen = guard.deadline();
-    eventually("a renewal", bound, async || {
-        assert!(guard.check().is_ok(), "{:?}", guard.status());
-        guard.deadline().since(seen) > Duration::ZERO
-    })
-    .await;
-}
-
-/// Waits for a future that must not hang.
-pub async fn bounded<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(TIME_MAX, future).await.expect("it takes too long")
+    shorthand::try_connect(url, lockfast_backend_redis::connect).await
 }

@@ -1,24 +1,22 @@
-//! What the tests of this store share: several real servers, programs that take locks without
-//! Lockfast, and short ways to hold, lose and be refused a lock.
+//! What the tests of this store share: several real servers, the ways to them, and programs that
+//! take locks without Lockfast. The short ways to hold, lose and be refused a lock are those of the
+//! conformance crate.
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
 pub mod foreign;
 
-use std::future::Future;
 use std::time::Duration;
 
-use lockfast::{
-    Address, Attempt, DetachedLease, Error, ErrorKind, Guard, Locker, LossCause, Mode, Moment,
-    Options, Refusal, Result,
-};
+use lockfast::{Error, Guard, Locker, Moment, Options, Result};
+use lockfast_conformance::shorthand;
 
 pub use lockfast_conformance::fault::proxy::{Link, Proxy};
 pub use lockfast_conformance::fault::redis::{Redis, Setup};
 pub use lockfast_conformance::fault::wait::{eventually, wait_until};
-
-/// Nothing in these tests takes longer than this on a busy machine unless it hangs.
-pub const TIME_MAX: Duration = Duration::from_secs(30);
+pub use lockfast_conformance::shorthand::{
+    TIME_MAX, bounded, check_error, hold, hold_detached, loss, refusal, ttl,
+};
 
 /// Independent servers.
 pub struct Nodes(pub Vec<Redis>);
@@ -84,27 +82,14 @@ impl Ways {
     }
 }
 
+/// Connects to a store.
 pub async fn connect(url: &str) -> Locker {
-    try_connect(url).await.unwrap_or_else(|error| panic!("cannot connect: {error}"))
+    shorthand::connect(url, lockfast_backend_redlock::connect).await
 }
 
-/// Connects, which may fail.
+/// Connects to a store, which may fail.
 pub async fn try_connect(url: &str) -> Result<Locker> {
-    let address = Address::parse(url)?;
-    let connecting = Locker::builder()
-        .connect_with(move |context| lockfast_backend_redlock::connect(address, context));
-    bounded(connecting).await
-}
-
-/// A lease of this length, and one try.
-pub fn ttl(ttl: Duration) -> Options {
-    Options::default().ttl(ttl).no_wait()
-}
-
-/// Takes a lock.
-pub async fn hold(locker: &Locker, name: &str, options: Options) -> Guard {
-    let mutex = locker.mutex(name).unwrap().with(options).unwrap();
-    bounded(mutex.acquire()).await.unwrap_or_else(|error| panic!("not granted: {error}"))
+    shorthand::try_connect(url, lockfast_backend_redlock::connect).await
 }
 
 /// Takes a free lock on every node. A node whose connection is being made takes no part in a
@@ -126,47 +111,7 @@ pub async fn hold_on_all(locker: &Locker, nodes: &Nodes, name: &str, options: Op
     }
 }
 
-/// Takes a free lock for so long and no longer, as a holder does that dies at once.
-pub async fn hold_detached(locker: &Locker, name: &str, span: Duration) -> DetachedLease {
-    let lock = locker.lock(name, Mode::Exclusive).unwrap().with(ttl(span)).unwrap();
-    bounded(lock.acquire_detached()).await.unwrap()
-}
-
-/// Who has a lock that is taken.
-pub async fn refusal(locker: &Locker, name: &str) -> Refusal {
-    let mutex = locker.mutex(name).unwrap();
-    match bounded(mutex.try_acquire()).await.unwrap() {
-        Attempt::Taken(refusal) => refusal,
-        Attempt::Granted(guard) => panic!("granted with fence {}", guard.fence()),
-    }
-}
-
-/// The error that a try to take a lock meets.
+/// The error that the first try to take a lock meets.
 pub async fn failure(locker: &Locker, name: &str, options: Options) -> Error {
-    let mutex = locker.mutex(name).unwrap().with(options.retries(0)).unwrap();
-    match bounded(mutex.try_acquire()).await {
-        Err(error) => error,
-        Ok(Attempt::Taken(refusal)) => panic!("taken instead of an error: {refusal}"),
-        Ok(Attempt::Granted(guard)) => panic!("granted with fence {}", guard.fence()),
-    }
-}
-
-/// Checks what the user sees: the kind of error, and that its message has these words.
-pub fn check_error(error: &Error, kind: ErrorKind, words: &[&str]) {
-    assert_eq!(error.kind(), kind, "{error}");
-    let message = error.to_string();
-    for word in words {
-        assert!(message.to_lowercase().contains(&word.to_lowercase()), "no {word:?} in: {message}");
-    }
-}
-
-/// How a lease was lost, which must happen within `bound`.
-pub async fn loss(guard: &Guard, bound: Duration) -> LossCause {
-    let lost = tokio::time::timeout(bound, guard.lost()).await;
-    lost.unwrap_or_else(|_| panic!("not lost within {bound:?}, it is {:?}", guard.status()))
-}
-
-/// Waits for a future that must not hang.
-pub async fn bounded<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(TIME_MAX, future).await.expect("it takes too long")
+    shorthand::failure(locker, name, options.retries(0)).await
 }

@@ -8,6 +8,7 @@ pub mod certificate;
 pub mod child;
 pub mod clock;
 pub mod flaky;
+pub mod foreign;
 pub mod mariadb;
 mod pause;
 pub mod pgbouncer;
