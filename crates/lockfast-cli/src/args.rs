@@ -28,7 +28,7 @@ pub(crate) struct Args {
 /// What goes with every command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Global {
-    /// The store, as in `embedded:` or `embedded:PATH`
+    /// The store, as in `embedded:PATH`, `redis://HOST` or `postgres://HOST/DATABASE`
     #[arg(long, global = true, value_name = "URL", help_heading = "Store and output")]
     pub(crate) on: Option<OsString>,
     /// Read this file instead of ~/.config/lockfast/config.toml
