@@ -9,6 +9,7 @@
 //! peers redlock | postgres | mysql                everything about that store, on servers of its own
 //! ```
 //!
+//! A PEER whose name ends in `-current` goes round on a current-thread runtime.
 //! PORT is that of a Redis server; the URL of any store can stand in its place. Each prints one line
 //! of JSON. `wait` and `hold` then stay as they are until their input ends.
 
@@ -30,6 +31,9 @@ use serde_json::{Value, json};
 
 use contender::{Connection, Contender};
 
+/// How the name of a peer ends that is to run on a current-thread runtime.
+const CURRENT: &str = "-current";
+
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -43,10 +47,11 @@ fn main() -> Result<()> {
         ["redlock"] => redlock::measure()?,
         [kind @ ("postgres" | "mysql")] => database::measure(kind)?,
         ["hold", "bare", port, locks] => bare::hold(number(port)?, number(locks)?)?,
-        // The library as most people run it, and on the runtime that suits one task best.
-        ["cycle", "rslock-current", port, tasks, seconds] => {
+        // Not as most people run a library, but on the runtime that suits one task best.
+        ["cycle", peer, port, tasks, seconds] if peer.ends_with(CURRENT) => {
+            let peer = peer.trim_end_matches(CURRENT);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(run(&["cycle", "rslock", port, tasks, seconds]))?
+            runtime.block_on(run(&["cycle", peer, port, tasks, seconds]))?
         }
         _ => {
             let mut builder = tokio::runtime::Builder::new_multi_thread();

@@ -1,10 +1,12 @@
 //! What a node says finds the ones whom it concerns.
 
+use std::sync::Arc;
+
 use lockfast_core::{Error, ErrorKind};
 
 use crate::ballot::Said;
 use crate::batch::{Batch, Op, Sent, Take};
-use crate::giving::Gave;
+use crate::giving::{Gave, Giving};
 use crate::node::Node;
 use crate::record::Seen;
 use crate::renewal::Kept;
@@ -26,6 +28,7 @@ impl Node {
     pub(crate) fn distribute(&self, batch: Batch, replies: Vec<Reply>) -> Option<Failure> {
         let mut replies = replies.into_iter();
         let mut repairs = Repairs::default();
+        let runs: Vec<usize> = batch.runs().map(<[_]>::len).collect();
         for failure in replies.by_ref().take(batch.preamble).filter_map(|it| it.failure()) {
             tracing::warn!(node = self.name, failure = failure.message, "it took no scripts");
         }
@@ -41,17 +44,9 @@ impl Node {
                 Err(failure) => self.mend(Op::Renew(renewal, tries + 1), failure, &mut repairs),
             }
         }
-        if !batch.gives.is_empty() {
-            let (failure, entries) = open(replies.next());
-            for (at, (giving, tries)) in batch.gives.into_iter().enumerate() {
-                match entries.get(at).and_then(Reply::as_int) {
-                    Some(1) => giving.vote(self.index, Gave::Released),
-                    Some(_) => giving.vote(self.index, Gave::NotHeld),
-                    None => {
-                        self.mend(Op::Give(giving, tries + 1), failure.clone(), &mut repairs);
-                    }
-                }
-            }
+        let mut gives = batch.gives.into_iter();
+        for run in runs {
+            self.answer_gives(gives.by_ref().take(run), replies.next(), &mut repairs);
         }
         if !batch.takes.is_empty() {
             self.answer_takes(batch.takes, replies.next(), &mut repairs);
@@ -65,6 +60,22 @@ impl Node {
         }
         self.requeue(repairs.again);
         repairs.broken
+    }
+
+    fn answer_gives(
+        &self,
+        gives: impl Iterator<Item = (Arc<Giving>, u8)>,
+        reply: Option<Reply>,
+        repairs: &mut Repairs,
+    ) {
+        let (failure, entries) = open(reply);
+        for (at, (giving, tries)) in gives.enumerate() {
+            match entries.get(at).and_then(Reply::as_int) {
+                Some(1) => giving.vote(self.index, Gave::Released),
+                Some(_) => giving.vote(self.index, Gave::NotHeld),
+                None => self.mend(Op::Give(giving, tries + 1), failure.clone(), repairs),
+            }
+        }
     }
 
     fn answer_takes(&self, takes: Vec<Sent>, reply: Option<Reply>, repairs: &mut Repairs) {

@@ -60,4 +60,9 @@ impl Batch {
             && self.takes.is_empty()
             && self.inquiries.is_empty()
     }
+
+    /// What is given back, one run for each call: all of a call end in the same way.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &[(Arc<Giving>, u8)]> {
+        self.gives.chunk_by(|(one, _), (next, _)| one.ending == next.ending)
+    }
 }

@@ -1,10 +1,13 @@
 //! Requests as a node reads them: calls of scripts, with the keys of their locks.
 
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{CLIENT_MS, Node};
 use crate::batch::{Batch, LOCKS_MAX, Sent};
 use crate::claim::whole_ms;
+use crate::giving::Giving;
 use crate::record::{self, Keys};
 use crate::script;
 use crate::store::lock;
@@ -42,38 +45,24 @@ impl Node {
                 }
             }
         }
-        if !batch.gives.is_empty() {
-            let count = batch.gives.len();
-            script::RELEASE.call(pipeline, 3 + count, 1 + 3 * count);
-            self.write_head(pipeline);
-            for (giving, _) in &batch.gives {
-                Keys { prefix, name: giving.name.as_str() }.write_lock(pipeline);
-            }
-            pipeline.part(link);
-            for (giving, _) in &batch.gives {
-                pipeline.part(&giving.text);
-                match giving.proposal {
-                    Some(proposal) => pipeline.part_number(proposal),
-                    None => pipeline.part(""),
-                }
-                pipeline.part(giving.ending.as_str());
-            }
+        let mut text = String::new();
+        for gives in batch.runs() {
+            self.write_release(gives, link, prefix, &mut text, pipeline);
         }
         if !batch.takes.is_empty() {
             let count = batch.takes.len();
-            script::ACQUIRE.call(pipeline, 3 + 2 * count, 1 + 4 * count);
-            self.write_head(pipeline);
+            script::ACQUIRE.call(pipeline, 2 + count, 1 + 2 * count);
+            pipeline.part(record::WATCH_KEY);
+            pipeline.part(&self.client_key);
             for Sent { take, .. } in &batch.takes {
-                let keys = Keys { prefix, name: take.claim.name.as_str() };
-                keys.write_lock(pipeline);
-                keys.write_aside(pipeline, "fence");
+                Keys { prefix, name: take.claim.name.as_str() }.write_lock(pipeline);
             }
             pipeline.part(link);
             for Sent { take, ticket, .. } in &batch.takes {
-                pipeline.part(&take.claim.text);
-                pipeline.part_number(ticket.proposal);
-                pipeline.part_number(take.claim.lease_ms);
-                pipeline.part([b'0' + ticket.how]);
+                put(&mut text, format_args!("{}.{}", take.claim.text, ticket.proposal));
+                pipeline.part(&text);
+                put(&mut text, format_args!("{}{}", ticket.how, take.claim.lease_ms));
+                pipeline.part(&text);
             }
         }
         for (inquiry, _, replies) in &mut batch.inquiries {
@@ -83,11 +72,34 @@ impl Node {
         }
     }
 
-    /// The keys that serve all locks.
-    fn write_head(&self, pipeline: &mut Pipeline) {
+    /// Gives back what ends in one way.
+    fn write_release(
+        &self,
+        gives: &[(Arc<Giving>, u8)],
+        link: &str,
+        prefix: &str,
+        text: &mut String,
+        pipeline: &mut Pipeline,
+    ) {
+        let Some((first, _)) = gives.first() else { return };
+        script::RELEASE.call(pipeline, 3 + gives.len(), 2 + gives.len());
         pipeline.part(record::WATCH_KEY);
         pipeline.part(&self.client_key);
         pipeline.part(record::CROWD_KEY);
+        for (giving, _) in gives {
+            Keys { prefix, name: giving.name.as_str() }.write_lock(pipeline);
+        }
+        pipeline.part(link);
+        pipeline.part(first.ending.as_str());
+        for (giving, _) in gives {
+            match giving.proposal {
+                Some(proposal) => {
+                    put(text, format_args!("{}.{proposal}", giving.text));
+                    pipeline.part(&*text);
+                }
+                None => pipeline.part(&giving.text),
+            }
+        }
     }
 
     /// Tells the node who we are, and that only this connection speaks for us.
@@ -99,4 +111,11 @@ impl Node {
         pipeline.part("PX");
         pipeline.part(CLIENT_MS);
     }
+}
+
+/// Writes into a text whose room is used again.
+fn put(text: &mut String, what: fmt::Arguments<'_>) {
+    text.clear();
+    // A text always takes it.
+    let _ = text.write_fmt(what);
 }

@@ -2,33 +2,31 @@
 --
 -- KEYS  watch, client, crowd; then each lock itself. Its fence and who waits for it are found
 --       beside it.
--- ARGV  link; then for each lock: holder, the highest fence that it proposed or "", how ("1" a hold ends,
---       "0" an acquisition, of which nobody needs to hear, "2" one try of one that goes on)
+-- ARGV  link; how ("1" holds end, "0" acquisitions, of which nobody needs to hear, "2" one try of each that goes
+--       on); then for each lock HOLDER.FENCE with the highest fence that the holder proposed, or HOLDER
 -- Answers one entry per lock: 1 released, 0 the holder did not have it.
 
 local DAY_MS = 86400000
 local AHEAD_US = 60000000
-local call = redis.call
-local count = #KEYS - 3
+local KEYS, ARGV = KEYS, ARGV
+local call, sub = redis.call, string.sub
 local found = call('MGET', unpack(KEYS))
 -- A command of a connection that was given up must not take effect late.
-if not found[2] or string.sub(found[2], 1, 8) ~= ARGV[1] then
+if not found[2] or sub(found[2], 1, 8) ~= ARGV[1] then
   return redis.error_reply('LFSTALE this connection is not registered')
 end
 local watched, crowded = found[1], found[3]
+local is_usual = not watched and not crowded
 local answers, gone, left = {}, {}, {}
 
 -- The most frequent case, with as little as can be: locks that their holders have, and nobody
 -- watches or waits.
-for i = 1, count do
-  local arg = 3 * i - 1
-  local value = found[i + 3]
-  if value and not watched and not crowded
-    and value == ARGV[arg] .. '.' .. ARGV[arg + 1] then
-    answers[i] = 1
-    gone[#gone + 1] = KEYS[i + 3]
+for at = 4, #KEYS do
+  if is_usual and found[at] == ARGV[at - 1] then
+    answers[at - 3] = 1
+    gone[#gone + 1] = KEYS[at]
   else
-    left[#left + 1] = i
+    left[#left + 1] = at
   end
 end
 if #left == 0 then
@@ -44,22 +42,21 @@ local function tell(kind, fence, holder, key)
   end
 end
 
-for _, i in ipairs(left) do
-  local key, arg = KEYS[i + 3], 3 * i - 1
-  local holder, proposal = ARGV[arg], ARGV[arg + 1]
-  local value = found[i + 3]
+for _, at in ipairs(left) do
+  local key, value = KEYS[at], found[at]
+  local holder, proposal = sub(ARGV[at - 1], 1, 22), sub(ARGV[at - 1], 24)
   local callers = 'lockfast:{' .. key .. '}:callers'
-  local own = value and string.sub(value, 1, 23) == holder .. '.' and string.sub(value, 24)
+  local own = value and sub(value, 1, 23) == holder .. '.' and sub(value, 24)
   -- A try that was undone late must not end a later one of the same holder.
   if own and (proposal == '' or (tonumber(own) or 0) <= tonumber(proposal)) then
-    answers[i] = 1
+    answers[at - 3] = 1
     gone[#gone + 1] = key
     tell('r', own, holder, key)
-    if crowded and ARGV[arg + 2] == '1' then
+    if crowded and ARGV[2] == '1' then
       calls[#calls + 1] = callers
     end
   else
-    answers[i] = 0
+    answers[at - 3] = 0
     if not value and proposal ~= '' then
       -- Whatever asked for it and is still on its way comes too late. What this node would have
       -- refused as too far ahead is none of its fences.
@@ -72,8 +69,7 @@ for _, i in ipairs(left) do
       end
     end
   end
-  if crowded and ARGV[arg + 2] ~= '2' and call('ZREM', callers, holder) == 1
-    and not own then
+  if crowded and ARGV[2] ~= '2' and call('ZREM', callers, holder) == 1 and not own then
     tell('a', '', holder, key)
   end
 end
