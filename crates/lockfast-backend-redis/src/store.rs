@@ -378,6 +378,10 @@ impl Traffic for Store {
         Some((batch, limit))
     }
 
+    fn size(&self, batch: &Batch) -> usize {
+        batch.len()
+    }
+
     fn answer(&self, batch: Batch, sent: Moment, replies: Vec<Reply>) -> Option<Failure> {
         let waits = batch.waits;
         self.flying.fetch_sub(batch.len(), Ordering::Relaxed);

@@ -337,6 +337,10 @@ impl Traffic for Node {
         Some((batch, SILENCE_MAX))
     }
 
+    fn size(&self, batch: &Batch) -> usize {
+        batch.gives.len() + batch.takes.len()
+    }
+
     fn answer(&self, batch: Batch, _: Moment, replies: Vec<Reply>) -> Option<Failure> {
         self.settle(&batch);
         self.distribute(batch, replies)

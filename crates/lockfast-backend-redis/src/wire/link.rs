@@ -9,7 +9,7 @@ mod ear;
 mod task;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -27,8 +27,8 @@ use crate::config::Endpoint;
 
 /// How many batches may be unanswered: the server works at one while we work at the other.
 const IN_FLIGHT_MAX: usize = 2;
-/// When so many ask between two answers, it is worth waiting until all who are answered have
-/// asked again, so that one batch carries them all.
+/// When a batch carried so many, it is worth waiting until all who are answered have asked again,
+/// so that one batch carries them all.
 const GATHERED_MIN: usize = 4;
 
 /// What goes over a link. It must not block. It is called by whichever thread reads or writes,
@@ -43,6 +43,9 @@ pub trait Traffic: Send + Sync + 'static {
 
     /// Writes down what is to be asked next, and for how long an answer is worth waiting for.
     fn load(&self, pipeline: &mut Pipeline) -> Option<(Self::Batch, Duration)>;
+
+    /// How many requests a batch carries.
+    fn size(&self, batch: &Self::Batch) -> usize;
 
     /// The answers to a batch. Returns why the connection is of no use any more, if it is not.
     fn answer(&self, batch: Self::Batch, sent: Moment, replies: Vec<Reply>) -> Option<Failure>;
@@ -84,10 +87,10 @@ struct Shared<T: Traffic> {
     state: Mutex<State<T::Batch>>,
     /// Whether the operating system did not take all that was to be written.
     is_clogged: AtomicBool,
-    /// How many have asked since the last answer.
-    asked: AtomicUsize,
-    /// Whether the ear sends what is asked at its home, as soon as all have asked.
+    /// Whether the ear is about to send what is asked at its home, as soon as all have asked.
     is_gathering: AtomicBool,
+    /// Whether the last batch that was answered carried many.
+    is_busy: AtomicBool,
 }
 
 #[derive(Default)]
@@ -142,9 +145,13 @@ impl<B> State<B> {
     }
 }
 
-enum Event<B> {
-    Answer(Flight<B>),
-    Push(Vec<u8>),
+/// How far a reader has come.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// Whether a batch was answered; then there may be more to read.
+    is_answered: bool,
+    /// Whether what is asked next is being gathered; then it must be sent.
+    gathers: bool,
 }
 
 impl<T: Traffic> Link<T> {
@@ -236,8 +243,8 @@ impl<T: Traffic> Shared<T> {
             writer: Mutex::default(),
             state: Mutex::default(),
             is_clogged: AtomicBool::new(false),
-            asked: AtomicUsize::new(0),
             is_gathering: AtomicBool::new(false),
+            is_busy: AtomicBool::new(false),
         })
     }
 
@@ -253,17 +260,31 @@ impl<T: Traffic> Shared<T> {
         Watch::new(stream, readiness)
     }
 
-    /// Sends what waits, as far as there is room, and wakes the task if it must know.
+    /// Sends what waits, unless that is the ear's to do.
     fn pump(&self) {
-        if !(self.is_gathering.load(Ordering::Acquire) && self.is_home()) {
+        if !self.is_left_to_the_ear() {
             self.send();
         }
+        self.see_to_the_timer();
+    }
+
+    /// Wakes the task if it does not look after what is in flight.
+    fn see_to_the_timer(&self) {
         let state = lock(&self.state);
         if !state.is_timed {
             state.task.wake_by_ref();
         }
     }
 
+    /// Whether what is asked here goes with what others ask, when the ear sends it: because it
+    /// is about to do so, or will when the next batch is answered.
+    fn is_left_to_the_ear(&self) -> bool {
+        let is_next =
+            || self.is_busy.load(Ordering::Acquire) && !lock(&self.state).in_flight.is_empty();
+        (self.is_gathering.load(Ordering::Acquire) || is_next()) && self.is_home()
+    }
+
+    /// Sends what waits, as far as there is room.
     fn send(&self) {
         let mut writer = lock(&self.writer);
         let Writer { outgoing: Some(outgoing), spare } = &mut *writer else { return };
@@ -296,57 +317,74 @@ impl<T: Traffic> Shared<T> {
         state.task.wake_by_ref();
     }
 
-    /// Reads what has arrived and hands it out. Returns whether what is asked next is being
-    /// gathered, if the reader may do so; then it must be sent.
-    fn read(&self, may_gather: bool) -> bool {
-        let mut reader = lock(&self.reader);
-        let Some(incoming) = reader.as_mut() else { return false };
-        let mut events = Vec::new();
-        let mut broken = self.collect(incoming, &mut events).err();
-        let asked = self.asked.swap(0, Ordering::Relaxed);
-        let gathers = may_gather && asked >= GATHERED_MIN && broken.is_none();
+    /// The operating system says that something has arrived.
+    fn rouse(&self) {
+        lock(&self.reader).iter_mut().for_each(Incoming::rouse);
+    }
+
+    /// Reads what has arrived until a batch is answered, and hands it out. Only then is the next
+    /// one looked at, so that what the first is followed by can be sent before: a server that is
+    /// sent two batches at a time answers two at a time, and does nothing while we do something.
+    fn read(&self, may_gather: bool) -> Progress {
+        match lock(&self.reader).as_mut() {
+            Some(incoming) => self.read_from(incoming, may_gather),
+            None => Progress::default(),
+        }
+    }
+
+    /// Reads all that is left.
+    fn read_rest(&self) {
+        while self.read(false).is_answered {}
+    }
+
+    fn read_from(&self, incoming: &mut Incoming, may_gather: bool) -> Progress {
+        let mut pushes = Vec::new();
+        let (answered, mut broken) = match self.collect(incoming, &mut pushes) {
+            Ok(answered) => (answered, None),
+            Err(failure) => (None, Some(failure)),
+        };
+        if let Some(flight) = &answered {
+            let is_busy = self.traffic.size(&flight.batch) >= GATHERED_MIN;
+            self.is_busy.store(is_busy, Ordering::Release);
+        }
+        let gathers = may_gather && answered.is_some() && self.is_busy.load(Ordering::Acquire);
         if gathers {
             self.is_gathering.store(true, Ordering::Release);
         } else if self.traffic.has_waiting() {
             // The server is kept busy while the answers are handed out.
             self.send();
         }
-        for event in events {
-            match event {
-                Event::Push(payload) => self.traffic.push(&payload),
-                Event::Answer(flight) => {
-                    let Flight { batch, sent, replies, .. } = flight;
-                    if let Some(failure) = self.traffic.answer(batch, sent, replies) {
-                        broken.get_or_insert(failure);
-                    }
-                }
-            }
+        pushes.iter().for_each(|payload| self.traffic.push(payload));
+        let is_answered = answered.is_some();
+        if let Some(Flight { batch, sent, replies, .. }) = answered {
+            broken = self.traffic.answer(batch, sent, replies);
         }
         if let Some(failure) = broken {
             self.give_up(failure);
         } else if !gathers && self.traffic.has_waiting() {
             // Some of it has to be asked again.
-            self.pump();
+            self.send();
+            self.see_to_the_timer();
         }
-        gathers
+        Progress { is_answered, gathers }
     }
 
     /// Sends what was gathered.
     fn send_gathered(&self) {
         self.is_gathering.store(false, Ordering::Release);
-        self.pump();
+        self.send();
+        self.see_to_the_timer();
     }
 
-    /// Collects what has arrived, in order.
+    /// Collects what has arrived, in order, until a batch is answered.
     fn collect(
         &self,
         incoming: &mut Incoming,
-        events: &mut Vec<Event<T::Batch>>,
-    ) -> Result<(), Failure> {
-        incoming.rouse();
+        pushes: &mut Vec<Vec<u8>>,
+    ) -> Result<Option<Flight<T::Batch>>, Failure> {
         while let Some(arrival) = incoming.take()? {
             match arrival {
-                Arrival::Push(payload) => events.push(Event::Push(payload)),
+                Arrival::Push(payload) => pushes.push(payload),
                 Arrival::Reply(reply) => {
                     let mut state = lock(&self.state);
                     let Some(flight) = state.in_flight.front_mut() else {
@@ -354,12 +392,12 @@ impl<T: Traffic> Shared<T> {
                     };
                     flight.replies.push(reply);
                     if flight.replies.len() == flight.expected {
-                        events.extend(state.in_flight.pop_front().map(Event::Answer));
+                        return Ok(state.in_flight.pop_front());
                     }
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 

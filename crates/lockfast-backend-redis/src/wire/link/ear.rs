@@ -115,7 +115,6 @@ impl<T: Traffic> Shared<T> {
     /// its home, otherwise by the keeper.
     /// Returns whether it is by the ear.
     pub(super) fn attend(self: &Arc<Self>) -> bool {
-        self.asked.fetch_add(1, Ordering::Relaxed);
         let here = Handle::try_current().ok().filter(|here| here.id() != self.keeper);
         // Tokio panics when a runtime was built without I/O, and nobody can ask it before. Where
         // that would end the process it must not be tried.
@@ -165,12 +164,20 @@ impl<T: Traffic> Ear<T> {
             if !shared.attention.beat(self.number) {
                 return;
             }
-            if shared.read(true) {
-                drop(shared);
-                // Those who were answered go on, and ask again.
-                tokio::task::yield_now().await;
+            shared.rouse();
+            loop {
                 let Some(shared) = self.shared.upgrade() else { return };
-                shared.send_gathered();
+                let progress = shared.read(true);
+                drop(shared);
+                if progress.gathers {
+                    // Those who were answered go on, and ask again.
+                    tokio::task::yield_now().await;
+                    let Some(shared) = self.shared.upgrade() else { return };
+                    shared.send_gathered();
+                }
+                if !progress.is_answered {
+                    break;
+                }
             }
         }
     }
@@ -183,6 +190,7 @@ impl<T: Traffic> Drop for Ear<T> {
         {
             shared.call_keeper();
             shared.send_gathered();
+            shared.read_rest();
         }
     }
 }

@@ -150,12 +150,15 @@ impl<T: Traffic> Shared<T> {
     fn poll_socket(&self, watch: &mut Watch, context: &mut Context<'_>) -> Option<Failure> {
         let readiness = watch.readiness.as_ref()?;
         let failed = |error| self.failure_of(&error);
+        // The ear may have stopped half-way.
+        self.read_rest();
         while let Poll::Ready(ready) = readiness.poll_read(context) {
             if let Err(error) = ready {
                 return Some(failed(error));
             }
             watch.is_stirred = true;
-            self.read(false);
+            self.rouse();
+            self.read_rest();
             if let Some(failure) = lock(&self.state).broken.take() {
                 return Some(failure);
             }
