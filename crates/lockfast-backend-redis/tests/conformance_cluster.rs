@@ -13,8 +13,8 @@ mod kit;
 use std::process::ExitCode;
 
 use kit::rights::with_user;
-use kit::suite::Suite;
 use kit::topology::{Cluster, start_cluster_of};
+use lockfast_conformance::Suite;
 
 /// What `cluster.rs` checks instead: such a name is refused.
 const BRACES: &str = "it uses the name {a}, whose lock and queue would be in different slots";
@@ -22,12 +22,13 @@ const BRACES: &str = "it uses the name {a}, whose lock and queue would be in dif
 const IGNORED: &[(&str, &str)] =
     &[("names::are_different_locks", BRACES), ("names::are_listed_to_the_letter", BRACES)];
 
-fn url(cluster: &Cluster) -> String {
+fn fresh_url(cluster: &Cluster, store: usize) -> String {
     let [first, second, _] = cluster.nodes.each_ref().map(kit::Redis::address);
-    format!("redis+cluster://locks:word@{first},{second}")
+    format!("redis+cluster://locks:word@{first},{second}?prefix=store-{store}:")
 }
 
 fn main() -> ExitCode {
     let start = || start_cluster_of(with_user);
-    Suite { name: "redis-cluster", start, url, ignored: IGNORED }.run()
+    let connect = lockfast_backend_redis::connect;
+    Suite { name: "redis-cluster", start, fresh_url, connect, ignored: IGNORED }.run()
 }

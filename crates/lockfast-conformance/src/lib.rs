@@ -6,7 +6,7 @@
 //!
 //! | looking for | it is in |
 //! |---|---|
-//! | what a store lends the suite | [`Harness`] |
+//! | what a store lends the suite | [`Harness`], or [`Suite`] for one on servers |
 //! | rules of the bare store | `cases/` |
 //! | rules of the lease engine on that store | `scenarios/` |
 //! | proxies, children and servers to break things with | [`fault`] |
@@ -33,6 +33,7 @@ mod scenarios;
 mod seed;
 pub mod shorthand;
 mod stepper;
+mod suite;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 pub use harness::Harness;
 pub use report::{Report, Verdict};
 pub use seed::{Dice, SEED_VARIABLE, Seed};
+pub use suite::Suite;
 
 use case::{Case, Group, Needs};
 

@@ -7,7 +7,6 @@
 pub mod direct;
 pub mod foreign;
 pub mod rights;
-pub mod suite;
 
 use lockfast::{Locker, Result};
 use lockfast_conformance::shorthand;
