@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use lockfast_core::{
-    AcquireRequest, ClientId, Error, ErrorKind, Fence, HolderId, HolderView, Label, LockName,
-    LockView, LossCause, Mode, ReleaseOutcome, RenewRequest, Result, RevokeRequest, Wait,
+    AcquireRequest, ClientId, Error, Fence, HolderId, HolderView, Label, LockName, LockView,
+    LossCause, Mode, ReleaseOutcome, RenewRequest, Result, RevokeRequest, Wait,
 };
 
 use crate::claim::{Claim, Clock, Effect, Happening, Hold, Stage};
@@ -136,13 +136,7 @@ impl Queue {
             return Err(Error::lost(&request.name, LossCause::Revoked { reason }));
         }
         if claim.mode != request.mode {
-            return Err(Error::new(
-                ErrorKind::AlreadyHeld,
-                format!(
-                    "this holder already asked for it as {}; release that before asking for {}",
-                    claim.mode, request.mode
-                ),
-            ));
+            return Err(Error::already_held(request.mode, claim.mode));
         }
         let renewed = Claim::new(claim.ticket, client, request);
         let (hold, saved) = (claim.hold(), claim.saved);
@@ -164,18 +158,12 @@ impl Queue {
             .filter(|claim| claim.is_live())
             .map(|claim| claim.mode)
             .find(|mode| *mode != Mode::Exclusive);
-        let clash = match (asked, stored) {
-            (Mode::Exclusive, _) | (_, None) => return Ok(()),
-            (Mode::Permit { limit: asked }, Some(Mode::Permit { limit: stored })) => {
-                if asked == stored {
-                    return Ok(());
-                }
-                format!("limit {asked}, stored {stored}")
+        match stored {
+            Some(stored) if asked != Mode::Exclusive && asked != stored => {
+                Err(Error::conflict(asked, stored))
             }
-            (asked, Some(stored)) if asked == stored => return Ok(()),
-            (asked, Some(stored)) => format!("asked for {asked}, in use as {stored}"),
-        };
-        Err(Error::new(ErrorKind::Conflict, format!("everybody must use it the same way: {clash}")))
+            _ => Ok(()),
+        }
     }
 
     /// Grants every claim whose rule holds, in order.

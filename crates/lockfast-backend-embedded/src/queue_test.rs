@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast_core::{Moment, RevokeRequest};
+use lockfast_core::{ErrorKind, Moment, RevokeRequest};
 use proptest::prelude::*;
 
 use super::*;

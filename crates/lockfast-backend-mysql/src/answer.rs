@@ -1,8 +1,9 @@
 //! What the server says finds the one whom it concerns.
 
+use lockfast_core::time::ClockPair;
 use lockfast_core::{Grant, Moment, ReleaseOutcome};
 
-use crate::batch::{Asker, Batch, ClockPair, Op, Purpose, Renewal, Take};
+use crate::batch::{Asker, Batch, Op, Purpose, Renewal, Take};
 use crate::claim::{Admission, Answer};
 use crate::failure::{Failure, Remedy};
 use crate::store::Store;

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::batch::{Give, LEASES_MAX, Op, Purpose, Renew, Renewal, Take};
-use crate::claim::{self, Answer, Claim, Seen};
+use crate::claim::{Answer, Claim, Seen};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::store::Store;
@@ -126,8 +126,8 @@ impl Mysql {
     async fn make_way(&self, claim: &Claim) -> Result<()> {
         let Some(earlier) = self.store.lobby.find(claim.holder) else { return Ok(()) };
         if earlier.mode != claim.mode {
-            let failure = claim::already_held(claim.mode, earlier.mode);
-            return Err(failure.to_error().with_lock(&claim.name));
+            let error = Error::already_held(claim.mode, earlier.mode);
+            return Err(error.with_backend("mysql").with_lock(&claim.name));
         }
         if !earlier.is_like(claim) {
             self.give(claim.name.clone(), claim.holder).await?;

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
 use lockfast_core::{
-    AcquireRequest, ClientId, ErrorKind, Fence, Grant, HolderId, HolderView, Label, LockName,
-    LockView, LossCause, Mode, Moment, Wait,
+    AcquireRequest, ClientId, Error, ErrorKind, Fence, Grant, HolderId, HolderView, Label,
+    LockName, LockView, LossCause, Mode, Wait,
 };
 
 use crate::failure::Failure;
@@ -43,24 +43,6 @@ impl Claim {
             && self.ttl == other.ttl
             && self.lock_delay == other.lock_delay
             && self.floor == other.floor
-    }
-
-    /// The end of the wait, if it has one.
-    pub(crate) fn until(&self) -> Option<Moment> {
-        match self.wait {
-            Wait::No => Some(Moment::now()),
-            Wait::Until(until) => Some(until),
-            Wait::Forever => None,
-        }
-    }
-
-    /// Whether it may wait at all.
-    pub(crate) fn may_wait(&self) -> bool {
-        match self.wait {
-            Wait::No => false,
-            Wait::Until(until) => !until.has_passed(Moment::now()),
-            Wait::Forever => true,
-        }
     }
 }
 
@@ -140,17 +122,13 @@ impl Admission {
                 return Ok(Self::Waiting(Place { blocked }));
             }
             "T" => return Seen::read(rest).map(Self::Taken).ok_or_else(nonsense),
-            "C" => conflict(claim.mode, mode()?),
-            "H" => already_held(claim.mode, mode()?),
+            "C" => Error::conflict(claim.mode, mode()?).into(),
+            "H" => Error::already_held(claim.mode, mode()?).into(),
             "R" => {
                 let cause = LossCause::Revoked { reason: rest.into() };
                 Failure::new(ErrorKind::Lost, format!("the lease was lost: {cause}"))
             }
-            "F" => Failure::new(
-                ErrorKind::InvalidToken,
-                "the floor is more than a minute ahead of the server's clock, so it is not a \
-                 fence that this server gave",
-            ),
+            "F" => Error::floor_ahead().into(),
             "X" => Failure::new(
                 ErrorKind::TokenExhausted,
                 "the fence in lockfast_locks or lockfast_store is not below 2^53 and cannot rise \
@@ -228,25 +206,6 @@ impl SeenHolder {
             remaining: Duration::from_micros(remaining_us.parse().ok()?),
         })
     }
-}
-
-fn conflict(asked: Mode, stored: Mode) -> Failure {
-    let clash = match (asked, stored) {
-        (Mode::Permit { limit: asked }, Mode::Permit { limit: stored }) => {
-            format!("limit {asked}, stored {stored}")
-        }
-        _ => format!("asked for {asked}, in use as {stored}"),
-    };
-    Failure::new(ErrorKind::Conflict, format!("everybody must use it the same way: {clash}"))
-}
-
-pub(crate) fn already_held(asked: Mode, held: Mode) -> Failure {
-    Failure::new(
-        ErrorKind::AlreadyHeld,
-        format!(
-            "this holder already asked for it as {held}; release that before asking for {asked}"
-        ),
-    )
 }
 
 #[cfg(test)]

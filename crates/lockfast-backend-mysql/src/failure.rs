@@ -25,6 +25,12 @@ pub(crate) enum Remedy {
     Reconnect,
 }
 
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind(), error.to_string())
+    }
+}
+
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let retry = Error::new(kind, "").retry();

@@ -99,7 +99,7 @@ impl Lobby {
         let now = Moment::now();
         let mut room = self.lock();
         let holder = claim.holder;
-        let until = claim.until();
+        let until = claim.wait.until();
         let mut waiter = room.waiters.remove(&holder).unwrap_or(Waiter {
             claim,
             askers: Vec::new(),

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::time::ClockPair;
 use lockfast_core::{Fence, Grant, HolderId, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::answer::tell_all;
-use crate::batch::{ClockPair, Op, Purpose, Renew, Renewal, Take};
+use crate::batch::{Op, Purpose, Renew, Renewal, Take};
 use crate::claim::{Answer, Claim};
 use crate::lobby::Waiter;
 use crate::store::Store;

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
+use lockfast_core::time::ClockPair;
 use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Moment};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::batch::{Ask, Batch, ClockPair, LEASES_MAX, LOCKS_MAX, Op, Purpose, Reply, Take};
+use crate::batch::{Ask, Batch, LEASES_MAX, LOCKS_MAX, Op, Purpose, Reply, Take};
 use crate::claim::write_client;
 use crate::failure::{Failure, Remedy};
 use crate::lobby::{Due, Lobby};

@@ -21,7 +21,6 @@ use lockfast_core::{
 use tokio::sync::oneshot;
 
 use crate::backend::AbortOnDrop;
-use crate::claim::already_held;
 use crate::failure::Failure;
 use crate::migration;
 use crate::store::{closed, lock};
@@ -110,6 +109,7 @@ impl Advisory {
     async fn take(self: Arc<Self>, request: AcquireRequest) -> Result<AcquireOutcome> {
         let start = Moment::now();
         let named = |failure: Failure| failure.to_error().with_lock(&request.name);
+        let other_mode = |mode| named(Error::already_held(request.mode, mode).into());
         check(&request)?;
         let earlier = lock(&self.holds).get(&request.holder).cloned();
         match earlier {
@@ -118,9 +118,9 @@ impl Advisory {
                 held.ping(&self.dialer).await.map_err(named)?;
                 return Ok(AcquireOutcome::Granted(Grant { fence: held.fence, from }));
             }
-            Some(Hold::Held(held)) => return Err(named(already_held(request.mode, held.mode))),
+            Some(Hold::Held(held)) => return Err(other_mode(held.mode)),
             Some(Hold::Waiting { mode, .. }) if mode != request.mode => {
-                return Err(named(already_held(request.mode, mode)));
+                return Err(other_mode(mode));
             }
             // The new request takes the place of the one that waits.
             Some(Hold::Waiting { .. }) | None => {}

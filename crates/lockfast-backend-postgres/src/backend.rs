@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::batch::{Give, LOCKS_MAX, Op, Purpose, Renew, Renewal, Take, Value};
-use crate::claim::{self, Answer, Claim};
+use crate::claim::{Answer, Claim};
 use crate::config::{Config, StoreMode};
 use crate::failure::Failure;
 use crate::inspect::read_view;
@@ -169,8 +169,8 @@ impl Postgres {
     fn make_claim(&self, request: AcquireRequest) -> Result<Claim> {
         let call = match self.store.lobby.find(request.holder) {
             Some(earlier) if earlier.mode != request.mode => {
-                let failure = claim::already_held(request.mode, earlier.mode);
-                return Err(failure.to_error().with_lock(&request.name));
+                let error = Error::already_held(request.mode, earlier.mode);
+                return Err(error.with_backend("postgres").with_lock(&request.name));
             }
             Some(earlier) => earlier.call,
             None => self.store.next_call(),

@@ -46,7 +46,7 @@ impl Purpose {
     /// Whether the claim stays in the queue when its turn has not come.
     pub(crate) fn may_wait(&self, claim: &Claim) -> bool {
         match self {
-            Self::First(_) => claim.may_wait(),
+            Self::First(_) => claim.wait.is_open(),
             Self::Look => true,
             Self::Last => false,
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireRequest, ErrorKind, Fence, Grant, HolderId, LockName, LockView, LossCause, Mode, Moment,
+    AcquireRequest, Error, ErrorKind, Fence, Grant, HolderId, LockName, LockView, LossCause, Mode,
     Wait,
 };
 
@@ -46,24 +46,6 @@ impl Claim {
     pub(crate) fn is_plain(&self) -> bool {
         self.mode == Mode::Exclusive && self.lock_delay.is_zero() && self.floor.is_none()
     }
-
-    /// The end of the wait, if it has one.
-    pub(crate) fn until(&self) -> Option<Moment> {
-        match self.wait {
-            Wait::No => Some(Moment::now()),
-            Wait::Until(until) => Some(until),
-            Wait::Forever => None,
-        }
-    }
-
-    /// Whether it may wait at all.
-    pub(crate) fn may_wait(&self) -> bool {
-        match self.wait {
-            Wait::No => false,
-            Wait::Until(until) => !until.has_passed(Moment::now()),
-            Wait::Forever => true,
-        }
-    }
 }
 
 /// What the server answers to an acquisition.
@@ -81,7 +63,7 @@ pub(crate) struct Place {
     /// How long what is in the way lasts if nobody does anything.
     pub(crate) blocked: Option<Duration>,
     /// The server's clock.
-    pub(crate) now_us: i64,
+    pub(crate) now_us: u64,
 }
 
 /// What the caller is told.
@@ -107,23 +89,20 @@ impl Admission {
             2 | 3 => {
                 let blocked = number.and_then(|us| u64::try_from(us).ok());
                 let blocked = blocked.map(Duration::from_micros);
+                let now_us = u64::try_from(now_us).unwrap_or(0);
                 return Ok(Self::Waiting(Place { is_head: code == 2, blocked, now_us }));
             }
             4 => {
                 let view = note.and_then(|note| read_view(&claim.name, note));
                 return view.map(Self::Taken).ok_or_else(nonsense);
             }
-            5 => conflict(claim.mode, mode()?),
-            6 => already_held(claim.mode, mode()?),
+            5 => Error::conflict(claim.mode, mode()?).into(),
+            6 => Error::already_held(claim.mode, mode()?).into(),
             7 => {
                 let cause = LossCause::Revoked { reason: note.unwrap_or_default().into() };
                 Failure::new(ErrorKind::Lost, format!("the lease was lost: {cause}"))
             }
-            8 => Failure::new(
-                ErrorKind::InvalidToken,
-                "the floor is more than a minute ahead of the server's clock, so it is not a \
-                 fence that this server gave",
-            ),
+            8 => Error::floor_ahead().into(),
             9 => Failure::new(
                 ErrorKind::TokenExhausted,
                 "the lock's fence is not below 2^53 and cannot rise any more; repair its row in \
@@ -138,23 +117,4 @@ impl Admission {
 pub(crate) fn read_fence(number: Option<i64>) -> Result<Fence, Failure> {
     let number = number.and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
     Fence::new(number).map_err(|error| Failure::new(error.kind(), error.to_string()))
-}
-
-fn conflict(asked: Mode, stored: Mode) -> Failure {
-    let clash = match (asked, stored) {
-        (Mode::Permit { limit: asked }, Mode::Permit { limit: stored }) => {
-            format!("limit {asked}, stored {stored}")
-        }
-        _ => format!("asked for {asked}, in use as {stored}"),
-    };
-    Failure::new(ErrorKind::Conflict, format!("everybody must use it the same way: {clash}"))
-}
-
-pub(crate) fn already_held(asked: Mode, held: Mode) -> Failure {
-    Failure::new(
-        ErrorKind::AlreadyHeld,
-        format!(
-            "this holder already asked for it as {held}; release that before asking for {asked}"
-        ),
-    )
 }

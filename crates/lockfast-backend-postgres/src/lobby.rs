@@ -5,13 +5,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lockfast_core::time::ClockPair;
 use lockfast_core::{HolderId, Moment};
 use tokio::sync::Notify;
 
 use crate::batch::Asker;
 use crate::claim::{Answer, Claim, Place};
 use crate::failure::Failure;
-use crate::offer::{ClockPair, Offer};
+use crate::offer::Offer;
 use crate::wire::jitter;
 
 /// How often a waiter looks although nobody told it to.
@@ -97,7 +98,7 @@ impl Lobby {
         let mut room = self.lock();
         let holder = claim.holder;
         let call = claim.call;
-        let until = claim.until();
+        let until = claim.wait.until();
         let mut waiter = room.waiters.remove(&holder).unwrap_or(Waiter {
             claim,
             askers: Vec::new(),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::time::ClockPair;
 use lockfast_core::{Fence, Grant, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
 
@@ -21,27 +22,9 @@ pub(crate) struct Offer {
     pub(crate) call: i64,
     fence: Fence,
     /// When, by the server's clock.
-    at_us: i64,
+    at_us: u64,
     /// For how long, without the lock-delay.
     lasts: Duration,
-}
-
-/// A moment on our clock and, not before it, one on the server's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ClockPair {
-    pub(crate) sent: Moment,
-    pub(crate) server_us: i64,
-}
-
-impl ClockPair {
-    /// A moment that is not after the one that the server's clock names.
-    fn locate(self, server_us: i64) -> Moment {
-        let apart = Duration::from_micros(server_us.abs_diff(self.server_us));
-        match server_us >= self.server_us {
-            true => self.sent + apart,
-            false => self.sent.before(apart),
-        }
-    }
 }
 
 impl Offer {

@@ -276,7 +276,9 @@ impl Store {
     /// Nothing is granted for a while: whoever may wait does.
     pub(crate) fn postpone(&self, op: Op, failure: &Failure, pause: Duration) {
         match op {
-            Op::Take(Take { claim, purpose: Purpose::First(asker), .. }) if claim.may_wait() => {
+            Op::Take(Take { claim, purpose: Purpose::First(asker), .. })
+                if claim.wait.is_open() =>
+            {
                 self.lobby.enter(claim, asker, None, Some(pause));
             }
             Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {

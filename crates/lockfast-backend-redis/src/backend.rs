@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::batch::{Give, LOCKS_MAX, Op, Plain, Purpose, Renew, Renewal, Take, Then};
-use crate::claim::{self, Answer, Claim};
+use crate::claim::{Answer, Claim};
 use crate::cluster::Cluster;
 use crate::config::{Config, Endpoint, OnDataLoss};
 use crate::inspect::labels_soon;
@@ -201,8 +201,8 @@ impl Redis {
     async fn make_way(&self, claim: &Claim) -> Result<()> {
         let Some(earlier) = self.store.lobby.find(claim.holder) else { return Ok(()) };
         if earlier.mode != claim.mode {
-            let failure = claim::already_held(claim.mode, earlier.mode);
-            return Err(failure.to_error().with_lock(&claim.name));
+            let error = Error::already_held(claim.mode, earlier.mode);
+            return Err(error.with_backend("redis").with_lock(&claim.name));
         }
         if earlier.text != claim.text {
             self.give(claim.name.clone(), claim.holder).await?;

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::{
-    ClientId, HolderId, LockName, LossCause, Moment, ReleaseOutcome, RenewRequest,
-};
+use lockfast_core::{ClientId, HolderId, LockName, LossCause, ReleaseOutcome, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::claim::{Answer, Claim};
@@ -48,7 +46,7 @@ impl Purpose {
     /// Whether the claim stays in the queue when its turn has not come.
     pub(crate) fn may_wait(&self, claim: &Claim) -> bool {
         match self {
-            Self::First(_) => claim.may_wait(),
+            Self::First(_) => claim.wait.is_open(),
             Self::Look => true,
             Self::Last => false,
         }
@@ -204,22 +202,5 @@ impl Batch {
         let gives = self.gives.into_iter().map(Op::Give);
         let plains = self.plains.into_iter().map(|(plain, _)| Op::Plain(plain));
         self.simple.into_ops().chain(renews).chain(takes).chain(gives).chain(plains)
-    }
-}
-
-/// A moment on our clock and, not before it, one on the server's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ClockPair {
-    pub(crate) sent: Moment,
-    pub(crate) server_us: u64,
-}
-
-impl ClockPair {
-    /// A moment that is not after the one that the server's clock names.
-    pub(crate) fn locate(self, server_us: u64) -> Moment {
-        match server_us.checked_sub(self.server_us) {
-            Some(after) => self.sent + Duration::from_micros(after),
-            None => self.sent.before(Duration::from_micros(self.server_us - server_us)),
-        }
     }
 }

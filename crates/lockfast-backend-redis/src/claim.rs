@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireRequest, ErrorKind, Fence, Grant, HolderId, LockName, LossCause, Mode, Moment, Wait,
+    AcquireRequest, Error, ErrorKind, Fence, Grant, HolderId, LockName, LossCause, Mode, Wait,
 };
 
 use crate::record::{self, Seen};
@@ -56,24 +56,6 @@ impl Claim {
     pub(crate) fn lease_ms(&self) -> u64 {
         whole_ms(self.ttl) + whole_ms(self.lock_delay)
     }
-
-    /// The end of the wait, if it has one.
-    pub(crate) fn until(&self) -> Option<Moment> {
-        match self.wait {
-            Wait::No => Some(Moment::now()),
-            Wait::Until(until) => Some(until),
-            Wait::Forever => None,
-        }
-    }
-
-    /// Whether it may wait at all.
-    pub(crate) fn may_wait(&self) -> bool {
-        match self.wait {
-            Wait::No => false,
-            Wait::Until(until) => !until.has_passed(Moment::now()),
-            Wait::Forever => true,
-        }
-    }
 }
 
 /// Whole milliseconds, upwards: the store must not let go before the holder does.
@@ -121,17 +103,13 @@ impl Admission {
         Err(match code.as_int() {
             Some(0) => return Place::read(fields).map(Self::Waiting).ok_or_else(nonsense),
             Some(1) => return Seen::read(fields).map(Self::Taken).ok_or_else(nonsense),
-            Some(2) => conflict(claim.mode, mode()?),
-            Some(3) => already_held(claim.mode, mode()?),
+            Some(2) => Error::conflict(claim.mode, mode()?).into(),
+            Some(3) => Error::already_held(claim.mode, mode()?).into(),
             Some(4) => {
                 let cause = LossCause::Revoked { reason: text().into() };
                 Failure::new(ErrorKind::Lost, format!("the lease was lost: {cause}"))
             }
-            Some(5) => Failure::new(
-                ErrorKind::InvalidToken,
-                "the floor is more than a minute ahead of the server's clock, so it is not a \
-                 fence that this server gave",
-            ),
+            Some(5) => Error::floor_ahead().into(),
             Some(6) => Failure::of_server("WRONGTYPE", None),
             Some(7) => exhausted(),
             Some(8) => {
@@ -152,25 +130,6 @@ impl Place {
             now_us: u64::try_from(now_us.as_int()?).ok()?,
         })
     }
-}
-
-fn conflict(asked: Mode, stored: Mode) -> Failure {
-    let clash = match (asked, stored) {
-        (Mode::Permit { limit: asked }, Mode::Permit { limit: stored }) => {
-            format!("limit {asked}, stored {stored}")
-        }
-        _ => format!("asked for {asked}, in use as {stored}"),
-    };
-    Failure::new(ErrorKind::Conflict, format!("everybody must use it the same way: {clash}"))
-}
-
-pub(crate) fn already_held(asked: Mode, held: Mode) -> Failure {
-    Failure::new(
-        ErrorKind::AlreadyHeld,
-        format!(
-            "this holder already asked for it as {held}; release that before asking for {asked}"
-        ),
-    )
 }
 
 fn exhausted() -> Failure {

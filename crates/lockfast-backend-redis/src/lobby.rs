@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lockfast_core::time::ClockPair;
 use lockfast_core::{HolderId, Moment};
 use tokio::sync::Notify;
 
-use crate::batch::{Asker, ClockPair};
+use crate::batch::Asker;
 use crate::claim::{Answer, Claim, Place};
 use crate::wire::Failure;
 use crate::wire::link::jitter;
@@ -89,7 +90,7 @@ impl Lobby {
         let now = Moment::now();
         let mut room = self.lock();
         let holder = claim.holder;
-        let until = claim.until();
+        let until = claim.wait.until();
         let mut waiter = room.waiters.remove(&holder).unwrap_or(Waiter {
             claim,
             askers: Vec::new(),

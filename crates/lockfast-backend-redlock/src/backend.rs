@@ -196,23 +196,15 @@ impl Redlock {
         if request.mode == Mode::Exclusive {
             return Ok(());
         }
-        let (kind, message) = match self.store.find(request.holder) {
-            Some(_) => (
-                ErrorKind::AlreadyHeld,
-                format!(
-                    "this holder already asked for it as {}; release that before asking for {}",
-                    Mode::Exclusive,
-                    request.mode
-                ),
-            ),
-            None => (
+        let error = match self.store.find(request.holder) {
+            Some(_) => Error::already_held(request.mode, Mode::Exclusive),
+            None => Error::new(
                 ErrorKind::Unsupported,
                 "several servers that do not know each other can only grant a lock to one holder \
-                 at a time; for shared locks and permits use another store"
-                    .into(),
+                 at a time; for shared locks and permits use another store",
             ),
         };
-        Err(Error::new(kind, message).with_backend("redlock").with_lock(&request.name))
+        Err(error.with_backend("redlock").with_lock(&request.name))
     }
 
     async fn give(&self, request: ReleaseRequest) -> Result<ReleaseOutcome> {

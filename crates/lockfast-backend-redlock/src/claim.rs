@@ -151,11 +151,7 @@ impl Claim {
 
     /// Whether it may wait (any longer).
     pub(crate) fn may_wait(&self) -> bool {
-        match self.wait {
-            Wait::No => false,
-            Wait::Until(until) => !until.has_passed(Moment::now()),
-            Wait::Forever => true,
-        }
+        self.wait.is_open()
     }
 
     /// Lets a node be asked in this round, unless that would be of no use any more.

@@ -8,6 +8,7 @@ use std::fmt;
 
 use crate::grant::{LossCause, Refusal};
 use crate::name::LockName;
+use crate::request::Mode;
 use crate::vote::NodeVote;
 
 /// A result with Lockfast's error.
@@ -147,6 +148,34 @@ impl Error {
             Self::new(ErrorKind::Lost, format!("the lease was lost: {cause}")).with_lock(lock);
         error.0.detail = Detail::Loss(cause);
         error
+    }
+
+    /// The error of asking for a lock in a way that does not go with how it is in use.
+    pub fn conflict(asked: Mode, stored: Mode) -> Self {
+        let clash = match (asked, stored) {
+            (Mode::Permit { limit: asked }, Mode::Permit { limit: stored }) => {
+                format!("limit {asked}, stored {stored}")
+            }
+            _ => format!("asked for {asked}, in use as {stored}"),
+        };
+        Self::new(ErrorKind::Conflict, format!("everybody must use it the same way: {clash}"))
+    }
+
+    /// The error of a holder that asks for a lock which it has, or waits for, in another mode.
+    pub fn already_held(asked: Mode, held: Mode) -> Self {
+        let message = format!(
+            "this holder already asked for it as {held}; release that before asking for {asked}"
+        );
+        Self::new(ErrorKind::AlreadyHeld, message)
+    }
+
+    /// The error of a floor that is too far ahead of the clock of the server that is asked.
+    pub fn floor_ahead() -> Self {
+        Self::new(
+            ErrorKind::InvalidToken,
+            "the floor is more than a minute ahead of the server's clock, so it is not a fence \
+             that this server gave",
+        )
     }
 
     /// Names the store.
@@ -298,5 +327,14 @@ mod tests {
             "lock \"a\": embedded: the database cannot be opened (disk full)"
         );
         assert_eq!(error.retry(), Retry::Later);
+    }
+
+    #[test]
+    fn a_conflict_names_both_sides() {
+        let permits = |limit| Mode::permit(limit).unwrap();
+        let error = Error::conflict(permits(3), permits(4)).to_string();
+        assert!(error.ends_with("limit 3, stored 4"), "{error}");
+        let error = Error::conflict(Mode::Shared, permits(4)).to_string();
+        assert!(error.ends_with("asked for shared, in use as one of 4 permits"), "{error}");
     }
 }

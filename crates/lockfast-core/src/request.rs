@@ -60,6 +60,26 @@ pub enum Wait {
     Forever,
 }
 
+impl Wait {
+    /// When it ends, if it does; what does not wait ends now.
+    pub fn until(self) -> Option<Moment> {
+        match self {
+            Self::No => Some(Moment::now()),
+            Self::Until(until) => Some(until),
+            Self::Forever => None,
+        }
+    }
+
+    /// Whether there is time left to wait.
+    pub fn is_open(self) -> bool {
+        match self {
+            Self::No => false,
+            Self::Until(until) => !until.has_passed(Moment::now()),
+            Self::Forever => true,
+        }
+    }
+}
+
 /// Asks for a lock.
 #[derive(Clone, Debug)]
 pub struct AcquireRequest {

@@ -93,6 +93,26 @@ impl std::ops::Add<Duration> for Moment {
     }
 }
 
+/// A moment on our clock and, not before it, one on a server's: what that server's clock says later
+/// can then be placed on ours.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockPair {
+    /// On ours.
+    pub sent: Moment,
+    /// On the server's, in µs.
+    pub server_us: u64,
+}
+
+impl ClockPair {
+    /// A moment that is not after the one that the server's clock names.
+    pub fn locate(self, server_us: u64) -> Moment {
+        match server_us.checked_sub(self.server_us) {
+            Some(after) => self.sent + Duration::from_micros(after),
+            None => self.sent.before(Duration::from_micros(self.server_us - server_us)),
+        }
+    }
+}
+
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

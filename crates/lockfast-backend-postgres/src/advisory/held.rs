@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::task::Poll;
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, ErrorKind, Fence, Grant, Label, LockName, Mode, Moment};
+use lockfast_core::{AcquireRequest, Error, Fence, Grant, Label, LockName, Mode, Moment};
 use tokio::sync::{Notify, oneshot};
 use tokio_postgres::types::Type;
 
@@ -75,11 +75,7 @@ pub(super) async fn take(
     let rows = session.ask(&statement, &params, limit).await?;
     let number: Option<i64> = rows.first().map_or(Ok(None), |row| get(row, 0))?;
     let Some(number) = number else {
-        return Err(Failure::new(
-            ErrorKind::InvalidToken,
-            "the floor is more than a minute ahead of the server's clock, so it is not a fence \
-             that this server gave",
-        ));
+        return Err(Error::floor_ahead().into());
     };
     let fence = read_fence(Some(number))?;
     let held = Held {
