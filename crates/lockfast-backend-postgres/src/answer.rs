@@ -28,6 +28,22 @@ impl Reply {
         })
     }
 
+    /// Reads the answer to a request that was asked alone: code, number, clock and note.
+    pub(crate) fn read_one(line: &str) -> Result<Self, Failure> {
+        let read = || {
+            let mut fields = line.splitn(4, ' ');
+            let code = fields.next()?.parse().ok()?;
+            let number = match fields.next()? {
+                "-" => None,
+                number => Some(number.parse().ok()?),
+            };
+            let now_us = fields.next()?.parse().ok()?;
+            let notes = fields.next().map(|note| vec![Some(note.to_owned())]);
+            Some(Self { codes: vec![code], numbers: vec![number], notes, now_us })
+        };
+        read().ok_or_else(|| Failure::of_nonsense("an answer of another form"))
+    }
+
     fn note(&self, at: usize) -> Option<&str> {
         self.notes.as_ref()?.get(at)?.as_deref()
     }
@@ -42,6 +58,7 @@ impl Store {
             batch.into_ops().for_each(|op| self.fail_op(op, &failure));
             return;
         }
+        self.expect(lines.len());
         let mut renewals: Vec<(usize, Vec<Option<Renewal>>)> = Vec::new();
         for (at, line) in lines.into_iter().enumerate() {
             let (code, number, note) = (reply.codes[at], reply.numbers[at], reply.note(at));

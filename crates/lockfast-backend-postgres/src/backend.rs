@@ -56,7 +56,7 @@ async fn open(
     context: ConnectContext,
 ) -> std::result::Result<Arc<dyn Backend>, Failure> {
     let runtime = context.runtime.clone();
-    let session = dialer.dial().await?;
+    let session = dialer.dial_unattended().await?;
     migration::ensure(&dialer.config, &session).await?;
     let is_direct = session.is_direct;
     let store = Store::new(dialer, context);
@@ -72,8 +72,9 @@ async fn open(
         }
     };
     let link = Link::enrol(&store, session).await?;
+    let drive = Arc::clone(&store.drive);
     let mut tasks = vec![
-        runtime.spawn(link.run(Arc::clone(&store))).abort_handle(),
+        runtime.spawn(drive.run(Box::pin(link.run(Arc::clone(&store))))).abort_handle(),
         runtime.spawn(Arc::clone(&store).tend_lobby()).abort_handle(),
         runtime.spawn(listener::read_mail(Arc::clone(&store))).abort_handle(),
         runtime.spawn(sweep(Arc::clone(&store))).abort_handle(),
@@ -138,6 +139,7 @@ fn profile() -> Profile {
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
+        self.store.close();
     }
 }
 

@@ -154,6 +154,13 @@ pub(crate) struct Line {
     pub(crate) lease: usize,
 }
 
+/// A batch of one request in its most frequent form.
+pub(crate) enum One<'a> {
+    /// A claim, and whether it stays in the queue when its turn has not come.
+    Take(&'a Claim, bool),
+    Give(&'a Give),
+}
+
 /// The arrays that the server's function takes. Those that would say nothing stay empty.
 #[derive(Default)]
 pub(crate) struct Columns<'a> {
@@ -188,6 +195,17 @@ impl Batch {
     /// What is left of it.
     pub(crate) fn into_ops(self) -> impl Iterator<Item = Op> {
         self.ops.into_iter().flatten()
+    }
+
+    /// Its only request, if it is of the most frequent form.
+    pub(crate) fn only(&self) -> Option<One<'_>> {
+        match self.ops.as_slice() {
+            [Some(Op::Take(take))] if take.claim.is_plain() => {
+                Some(One::Take(&take.claim, take.purpose.may_wait(&take.claim)))
+            }
+            [Some(Op::Give(give))] => Some(One::Give(give)),
+            _ => None,
+        }
     }
 
     pub(crate) fn columns(&self) -> Columns<'_> {

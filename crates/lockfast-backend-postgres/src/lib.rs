@@ -14,6 +14,7 @@ mod backend;
 mod batch;
 mod claim;
 mod config;
+mod drive;
 mod failure;
 mod inspect;
 mod link;

@@ -13,10 +13,10 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
 use crate::answer::Reply;
-use crate::batch::{Batch, Op, Plain, Value};
+use crate::batch::{Batch, One, Op, Plain, Value, whole_us};
 use crate::failure::Failure;
 use crate::store::{Store, Work};
-use crate::wire::{Param, Session, jitter, random};
+use crate::wire::{Param, Session, Uuid, get, jitter, random};
 
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -37,12 +37,33 @@ const SERVE_TYPES: [Type; 10] = [
     Type::INT8_ARRAY,
 ];
 
+const TAKE_ONE: &str = include_str!("sql/take.sql");
+const TAKE_ONE_TYPES: [Type; 7] =
+    [Type::BYTEA, Type::INT8, Type::TEXT, Type::UUID, Type::INT8, Type::INT8, Type::BOOL];
+/// Whether the role may use the tables themselves.
+const RIGHTS: &str = "SELECT has_table_privilege('{schema}.locks', 'SELECT') \
+    AND has_table_privilege('{schema}.locks', 'UPDATE') \
+    AND has_table_privilege('{schema}.clients', 'SELECT')";
+const GIVE_ONE: &str = include_str!("sql/give.sql");
+const GIVE_ONE_TYPES: [Type; 4] = [Type::BYTEA, Type::INT8, Type::TEXT, Type::UUID];
+
 /// A connection that the server knows as ours.
 pub(crate) struct Link {
     session: Session,
     serve: String,
     /// Kept in the server's session where we have one of our own.
-    prepared: Option<Statement>,
+    prepared: Option<Prepared>,
+}
+
+struct Prepared {
+    serve: Statement,
+    /// For requests that come alone, where the role has the rights.
+    one: Option<PreparedOne>,
+}
+
+struct PreparedOne {
+    take: Statement,
+    give: Statement,
 }
 
 impl Link {
@@ -54,16 +75,32 @@ impl Link {
         let mut link = Self { session, serve, prepared: None };
         link.introduce(store).await?;
         if link.session.is_direct {
-            let preparing = link.session.client.prepare_typed(&link.serve, &SERVE_TYPES);
-            let prepared = match tokio::time::timeout(limit, preparing).await {
+            let preparing = link.session.attend(link.prepare(store));
+            link.prepared = Some(match tokio::time::timeout(limit, preparing).await {
                 Ok(result) => {
                     result.map_err(|error| Failure::of_driver(&link.session.endpoint, &error))?
                 }
                 Err(_) => return Err(Failure::of_silence(&link.session.endpoint, limit)),
-            };
-            link.prepared = Some(prepared);
+            });
         }
+        store.drive.set_plug(Some(Arc::clone(link.session.plug())));
         Ok(link)
+    }
+
+    async fn prepare(&self, store: &Store) -> Result<Prepared, tokio_postgres::Error> {
+        let client = &self.session.client;
+        let text = |statement: &str| statement.replace("{schema}", &store.config().schema);
+        let serve = client.prepare_typed(&self.serve, &SERVE_TYPES).await?;
+        let rights = client.query_typed(&text(RIGHTS), &[]).await?;
+        let has_rights = rights.first().is_some_and(|row| row.try_get(0).unwrap_or(false));
+        let one = match has_rights {
+            true => Some(PreparedOne {
+                take: client.prepare_typed(&text(TAKE_ONE), &TAKE_ONE_TYPES).await?,
+                give: client.prepare_typed(&text(GIVE_ONE), &GIVE_ONE_TYPES).await?,
+            }),
+            false => None,
+        };
+        Ok(Prepared { serve, one })
     }
 
     async fn introduce(&self, store: &Store) -> Result<(), Failure> {
@@ -89,6 +126,7 @@ impl Link {
         loop {
             let failure = self.serve(&store).await;
             tracing::debug!(failure = failure.message, "the connection to PostgreSQL broke");
+            store.drive.set_plug(None);
             drop(self);
             self = reconnect(&store).await;
             // What ended or was handed over meanwhile is found by looking.
@@ -105,7 +143,9 @@ impl Link {
                 store.ask_for_enrolment();
                 return failure;
             }
-            let broken = match store.gather() {
+            let work = store.gather();
+            store.drive.set_flying(work.is_some());
+            let broken = match work {
                 Some(Work::Batch(batch, limit)) => self.carry(store, batch, limit).await,
                 Some(Work::Plain(plain)) => self.carry_plain(store, plain).await,
                 None => self.idle(store).await,
@@ -117,20 +157,13 @@ impl Link {
     }
 
     /// Waits until something is asked, or the connection ends.
-    async fn idle(&mut self, store: &Store) -> Option<Failure> {
+    async fn idle(&self, store: &Store) -> Option<Failure> {
         let mut asked = pin!(store.asked.notified());
-        let messages = &mut self.session.messages;
         let has_ended = poll_fn(|context| {
             if asked.as_mut().poll(context).is_ready() {
                 return Poll::Ready(false);
             }
-            // Nothing is pushed here: only the end of the channel tells anything.
-            while let Poll::Ready(message) = messages.poll_recv(context) {
-                if message.is_none() {
-                    return Poll::Ready(true);
-                }
-            }
-            Poll::Pending
+            self.session.poll_end(context).map(|()| true)
         });
         has_ended.await.then(|| Failure::of_end(&self.session.endpoint))
     }
@@ -138,13 +171,16 @@ impl Link {
     /// Asks a batch.
     async fn carry(&self, store: &Store, batch: Batch, limit: Duration) -> Option<Failure> {
         let sent = Moment::now();
-        let answered = match tokio::time::timeout(limit, self.call(store, &batch)).await {
-            Ok(Ok(rows)) => match rows.first() {
-                Some(row) => Reply::read(row),
-                None => Err(Failure::of_nonsense("no row")),
-            },
-            Ok(Err(error)) => Err(Failure::of_driver(&self.session.endpoint, &error)),
-            Err(_) => Err(Failure::of_silence(&self.session.endpoint, limit)),
+        let answered = {
+            let mut calling = pin!(self.session.attend(self.call(store, &batch)));
+            // No timer: whoever drives the link looks at it often enough.
+            poll_fn(|context| match calling.as_mut().poll(context) {
+                Poll::Pending if (sent + limit).has_passed(Moment::now()) => {
+                    Poll::Ready(Err(Failure::of_silence(&self.session.endpoint, limit)))
+                }
+                polled => polled,
+            })
+            .await
         };
         match answered {
             Ok(reply) => {
@@ -155,7 +191,48 @@ impl Link {
         }
     }
 
-    async fn call(&self, store: &Store, batch: &Batch) -> Result<Vec<Row>, tokio_postgres::Error> {
+    async fn call(&self, store: &Store, batch: &Batch) -> Result<Reply, Failure> {
+        let of_driver = |error| Failure::of_driver(&self.session.endpoint, &error);
+        if let Some(prepared) = self.prepared.as_ref().and_then(|prepared| prepared.one.as_ref())
+            && let Some(one) = batch.only()
+        {
+            let rows = self.call_one(prepared, store, one).await.map_err(of_driver)?;
+            let row = rows.first().ok_or_else(|| Failure::of_nonsense("no row"))?;
+            return Reply::read_one(get(row, 0)?);
+        }
+        let rows = self.call_batch(store, batch).await.map_err(of_driver)?;
+        Reply::read(rows.first().ok_or_else(|| Failure::of_nonsense("no row"))?)
+    }
+
+    async fn call_one(
+        &self,
+        prepared: &PreparedOne,
+        store: &Store,
+        one: One<'_>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let client = store.client.as_bytes().as_slice();
+        let link = store.link();
+        match one {
+            One::Take(claim, may_wait) => {
+                let (name, holder) = (claim.name.as_str(), Uuid(claim.holder));
+                let ttl = whole_us(claim.ttl);
+                let values: [&(dyn ToSql + Sync); 7] =
+                    [&client, &link, &name, &holder, &ttl, &claim.call, &may_wait];
+                self.session.client.query(&prepared.take, &values).await
+            }
+            One::Give(give) => {
+                let (name, holder) = (give.name.as_str(), Uuid(give.holder));
+                let values: [&(dyn ToSql + Sync); 4] = [&client, &link, &name, &holder];
+                self.session.client.query(&prepared.give, &values).await
+            }
+        }
+    }
+
+    async fn call_batch(
+        &self,
+        store: &Store,
+        batch: &Batch,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let columns = batch.columns();
         let client = store.client.as_bytes().as_slice();
         let link = store.link();
@@ -172,7 +249,7 @@ impl Link {
             &columns.calls,
         ];
         match &self.prepared {
-            Some(prepared) => self.session.client.query(prepared, &values).await,
+            Some(prepared) => self.session.client.query(&prepared.serve, &values).await,
             None => {
                 let params: Vec<Param<'_>> = values.into_iter().zip(SERVE_TYPES).collect();
                 self.session.client.query_typed(&self.serve, &params).await
@@ -210,7 +287,7 @@ async fn reconnect(store: &Store) -> Link {
     let mut pause = PAUSE_MIN;
     loop {
         rest(store, pause.mul_f64(0.5 + jitter())).await;
-        let made = match store.dialer.dial().await {
+        let made = match store.dialer.dial_unattended().await {
             Ok(session) => Link::enrol(store, session).await,
             Err(failure) => Err(failure),
         };

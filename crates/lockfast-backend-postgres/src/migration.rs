@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::wire::{Dialer, Session, get};
 
 /// The version that this program needs.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The first keys of the advisory locks: of those who listen, of links, of sweeps, of migrations.
 pub(crate) const LISTENER_CLASS: i32 = 0x4c46_4b01;
 const LINK_CLASS: i32 = 0x4c46_4b02;
@@ -32,6 +32,7 @@ const TIME_MAX: Duration = Duration::from_secs(30);
 const TABLES: &str = include_str!("sql/tables.sql");
 /// Each may be run again; the version comes last.
 const FUNCTIONS: &[&str] = &[
+    include_str!("sql/upgrade.sql"),
     include_str!("sql/clock.sql"),
     include_str!("sql/tell.sql"),
     include_str!("sql/settle.sql"),

@@ -2,12 +2,12 @@
 //! answered or pushed finds the one who waits for it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
-use lockfast_core::{ClientId, ConnectContext, Label, LossReporter};
+use lockfast_core::{ClientId, ConnectContext, Label, LossReporter, Moment};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio_postgres::Row;
@@ -15,10 +15,15 @@ use tokio_postgres::Row;
 use crate::batch::{Batch, Give, LOCKS_MAX, Op, Plain, Purpose, Take, Value};
 use crate::claim::Claim;
 use crate::config::Config;
+use crate::drive::Drive;
 use crate::failure::Failure;
 use crate::lobby::{Due, Lobby};
 use crate::watcher::Feeds;
 use crate::wire::Dialer;
+
+/// From how many askers on it is worth a while to wait for them to ask again, and how long.
+const CROWD_MIN: usize = 4;
+const GATHER_MAX: Duration = Duration::from_micros(200);
 
 /// A database and who we are to it.
 pub(crate) struct Store {
@@ -29,6 +34,7 @@ pub(crate) struct Store {
     pub(crate) runtime: Handle,
     pub(crate) lobby: Lobby,
     pub(crate) feeds: Feeds,
+    pub(crate) drive: Arc<Drive>,
     /// Wakes the link when something is asked.
     pub(crate) asked: Arc<Notify>,
     /// Wakes whoever reads the mail when there may be some.
@@ -40,6 +46,10 @@ pub(crate) struct Store {
     /// Made anew for each connection: what arrives through an earlier one is refused.
     link: AtomicI64,
     needs_enrolment: AtomicBool,
+    is_closed: AtomicBool,
+    /// How many requests are likely to come at once, and until when that is waited for.
+    expected: AtomicUsize,
+    expected_until_ns: AtomicU64,
     inbox: Inbox<Op>,
     backlog: Mutex<Backlog>,
 }
@@ -68,6 +78,7 @@ impl Store {
             client: context.client,
             label: context.label,
             losses: context.losses,
+            drive: Drive::new(context.runtime.clone()),
             runtime: context.runtime,
             lobby: Lobby::default(),
             feeds: Feeds::default(),
@@ -77,6 +88,9 @@ impl Store {
             calls: AtomicI64::new(0),
             link: AtomicI64::new(0),
             needs_enrolment: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            expected: AtomicUsize::new(0),
+            expected_until_ns: AtomicU64::new(0),
             inbox: Inbox::new(move || waker.notify_one()),
             backlog: Mutex::default(),
         })
@@ -132,7 +146,35 @@ impl Store {
 
     /// Asks the server, together with whoever else does.
     pub(crate) fn submit(&self, op: Op) {
+        if self.is_closed.load(Ordering::Acquire) {
+            return self.fail_op(op, &closed());
+        }
+        self.drive.attend(&self.me);
         self.inbox.push(op);
+    }
+
+    /// Nobody will ask any more: what waits for an answer in the background must not keep us.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.drive.close();
+        self.take_waiting().into_iter().for_each(|op| self.fail_op(op, &closed()));
+    }
+
+    /// So many are being answered, most of whom are likely to ask again at once: a commit for a
+    /// few of them costs as much as one for all.
+    pub(crate) fn expect(&self, askers: usize) {
+        let expected = if askers < CROWD_MIN { 0 } else { askers - askers / 4 };
+        let until = Moment::now() + GATHER_MAX;
+        self.expected_until_ns.store(until.host_ns(), Ordering::Relaxed);
+        self.expected.store(expected, Ordering::Relaxed);
+    }
+
+    /// Whether a batch is forming that is worth a moment more.
+    pub(crate) fn is_gathering(&self) -> bool {
+        let expected = self.expected.load(Ordering::Relaxed);
+        expected > 0
+            && self.inbox.len() < expected
+            && Moment::now().host_ns() < self.expected_until_ns.load(Ordering::Relaxed)
     }
 
     /// Runs another statement, in which `{schema}` stands for the schema.

@@ -4,7 +4,11 @@ mod socket;
 mod tls;
 
 use std::fmt::Write as _;
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lockfast_core::{ErrorKind, HolderId};
@@ -19,7 +23,9 @@ use tokio_postgres::{AsyncMessage, Client, Row};
 
 use crate::config::{Config, Endpoint, TlsMode};
 use crate::failure::Failure;
-use socket::Socket;
+use crate::store::lock;
+pub(crate) use socket::{Plug, Readiness};
+use socket::{Raw, Socket};
 use tls::{Encrypted, Encryption};
 
 const KEEPALIVE: Keepalive =
@@ -30,7 +36,8 @@ const CANCEL_TIME_MAX: Duration = Duration::from_secs(1);
 /// which we see whether we talk to the server itself.
 const SETTINGS: &str = "-c default_transaction_isolation=read\\ committed -c jit=off \
     -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 \
-    -c tcp_user_timeout=10000";
+    -c tcp_user_timeout=10000 -c lock_timeout=2s \
+    -c enable_seqscan=off";
 
 type Connection = tokio_postgres::Connection<Socket, Encrypted>;
 
@@ -40,7 +47,8 @@ pub(crate) struct Dialer {
     encryption: Option<Encryption>,
 }
 
-/// A connection that is in use. It is closed when this is dropped.
+/// A connection that is in use. It is closed when this is dropped. Whoever asks drives it while it
+/// waits, unless a task of its own does ([`Session::detach`]).
 pub(crate) struct Session {
     pub(crate) client: Client,
     /// What the server pushes.
@@ -50,9 +58,43 @@ pub(crate) struct Session {
     pub(crate) is_direct: bool,
     pub(crate) endpoint: Endpoint,
     encryption: Option<Encryption>,
+    plug: Arc<Plug>,
+    pump: Arc<Pump>,
     /// Closed when the connection has ended.
     alive: watch::Receiver<()>,
-    task: AbortHandle,
+    task: Option<AbortHandle>,
+}
+
+/// Reads and writes for a connection, as long as that lasts.
+struct Pump(Mutex<Option<Flow>>);
+
+struct Flow {
+    connection: Connection,
+    pushes: mpsc::UnboundedSender<Push>,
+    _living: watch::Sender<()>,
+}
+
+impl Pump {
+    /// Does what can be done now; ready when the connection has ended.
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut place = lock(&self.0);
+        let Some(flow) = &mut *place else { return Poll::Ready(()) };
+        loop {
+            match flow.connection.poll_message(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(AsyncMessage::Notification(message)))) => {
+                    let channel = message.channel().to_owned();
+                    let payload = message.payload().to_owned();
+                    // Nobody listens on the connection for commands.
+                    let _ = flow.pushes.send(Push { channel, payload });
+                }
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(_)) | None) => break,
+            }
+        }
+        *place = None;
+        Poll::Ready(())
+    }
 }
 
 /// A notification.
@@ -63,7 +105,8 @@ pub(crate) struct Push {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.task.abort();
+        self.task.iter().for_each(AbortHandle::abort);
+        *lock(&self.pump.0) = None;
     }
 }
 
@@ -71,6 +114,38 @@ impl Drop for Session {
 pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Session {
+    /// Lets a task of the present runtime drive the connection, also while nobody asks.
+    pub(crate) fn detach(&mut self) {
+        let pump = Arc::clone(&self.pump);
+        let driving = async move { poll_fn(|context| pump.poll(context)).await };
+        self.task = Some(tokio::spawn(driving).abort_handle());
+    }
+
+    /// Waits for what was asked on this connection, and drives it meanwhile if nobody else does.
+    pub(crate) async fn attend<F: Future>(&self, asking: F) -> F::Output {
+        let mut asking = pin!(asking);
+        poll_fn(|context| {
+            let polled = asking.as_mut().poll(context);
+            if polled.is_ready() || self.task.is_some() {
+                return polled;
+            }
+            // What it has to say is known to the one who asks.
+            let _ = self.pump.poll(context);
+            asking.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Drives the connection while nothing is asked; ready when it has ended.
+    pub(crate) fn poll_end(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.pump.poll(context)
+    }
+
+    /// The socket under it.
+    pub(crate) fn plug(&self) -> &Arc<Plug> {
+        &self.plug
+    }
+
     /// Runs a statement in one round trip, without leaving anything in the server's session.
     pub(crate) async fn ask(
         &self,
@@ -78,7 +153,8 @@ impl Session {
         params: &[Param<'_>],
         limit: Duration,
     ) -> Result<Vec<Row>, Failure> {
-        match tokio::time::timeout(limit, self.client.query_typed(statement, params)).await {
+        let asking = self.attend(self.client.query_typed(statement, params));
+        match tokio::time::timeout(limit, asking).await {
             Ok(result) => result.map_err(|error| Failure::of_driver(&self.endpoint, &error)),
             Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
         }
@@ -103,7 +179,8 @@ impl Session {
 
     /// Runs statements of which no answer is expected.
     pub(crate) async fn execute(&self, script: &str, limit: Duration) -> Result<(), Failure> {
-        match tokio::time::timeout(limit, self.client.batch_execute(script)).await {
+        let asking = self.attend(self.client.batch_execute(script));
+        match tokio::time::timeout(limit, asking).await {
             Ok(result) => result.map_err(|error| Failure::of_driver(&self.endpoint, &error)),
             Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
         }
@@ -119,9 +196,15 @@ impl Dialer {
         Ok(Self { config, encryption })
     }
 
-    /// Connects to a server that takes locks. Must be called on the runtime that is to drive the
-    /// connection.
+    /// Connects to a server that takes locks; a task of the present runtime drives it.
     pub(crate) async fn dial(&self) -> Result<Session, Failure> {
+        let mut session = self.dial_unattended().await?;
+        session.detach();
+        Ok(session)
+    }
+
+    /// The same; whoever asks must drive it.
+    pub(crate) async fn dial_unattended(&self) -> Result<Session, Failure> {
         let limit = self.config.request_timeout;
         let endpoint = &self.config.endpoint;
         match tokio::time::timeout(limit, self.dial_at_leisure()).await {
@@ -132,7 +215,7 @@ impl Dialer {
 
     async fn dial_at_leisure(&self) -> Result<Session, Failure> {
         let mark = random()?.unsigned_abs();
-        let (client, connection) = match self.start(Some(mark)).await {
+        let (client, connection, plug) = match self.start(Some(mark)).await {
             Err(error) if is_refused_setting(&error) => self.start(None).await,
             other => other,
         }
@@ -144,17 +227,19 @@ impl Dialer {
             Unconnected::Failed(error) => Failure::of_io(&self.config.endpoint, &error),
             Unconnected::Driver(error) => Failure::of_driver(&self.config.endpoint, &error),
         })?;
-        let (sender, messages) = mpsc::unbounded_channel();
+        let (pushes, messages) = mpsc::unbounded_channel();
         let (living, alive) = watch::channel(());
-        let task = tokio::spawn(drive(connection, sender, living)).abort_handle();
+        let flow = Flow { connection, pushes, _living: living };
         let mut session = Session {
             client,
             messages,
             is_direct: false,
             endpoint: self.config.endpoint.clone(),
             encryption: self.encryption.clone(),
+            plug,
+            pump: Arc::new(Pump(Mutex::new(Some(flow)))),
             alive,
-            task,
+            task: None,
         };
         self.look(&mut session, mark).await?;
         Ok(session)
@@ -190,8 +275,12 @@ impl Dialer {
         Ok(())
     }
 
-    async fn start(&self, mark: Option<u64>) -> Result<(Client, Connection), Unconnected> {
+    async fn start(
+        &self,
+        mark: Option<u64>,
+    ) -> Result<(Client, Connection, Arc<Plug>), Unconnected> {
         let stream = open(&self.config.endpoint).await?;
+        let plug = Arc::clone(&stream.0);
         let mut login = tokio_postgres::Config::new();
         login.application_name("lockfast");
         if let Some(user) = &self.config.user {
@@ -216,7 +305,8 @@ impl Dialer {
             TlsMode::Require | TlsMode::VerifyFull => SslMode::Require,
         });
         let connecting = login.connect_raw(stream, tls::Connector(self.encryption.clone()));
-        connecting.await.map_err(Unconnected::Driver)
+        let (client, connection) = connecting.await.map_err(Unconnected::Driver)?;
+        Ok((client, connection, plug))
     }
 }
 
@@ -229,34 +319,20 @@ fn is_refused_setting(error: &Unconnected) -> bool {
     })
 }
 
-/// Reads and writes for as long as the connection lasts.
-async fn drive(
-    mut connection: Connection,
-    pushes: mpsc::UnboundedSender<Push>,
-    _living: watch::Sender<()>,
-) {
-    while let Some(Ok(message)) =
-        std::future::poll_fn(|context| connection.poll_message(context)).await
-    {
-        if let AsyncMessage::Notification(message) = message {
-            let (channel, payload) = (message.channel().to_owned(), message.payload().to_owned());
-            // Nobody listens on the connection for commands.
-            let _ = pushes.send(Push { channel, payload });
-        }
-    }
-}
-
 async fn open(endpoint: &Endpoint) -> Result<Socket, Unconnected> {
-    match endpoint {
+    let raw = match endpoint {
         Endpoint::Unix(path) => {
-            UnixStream::connect(path).await.map(Socket::Unix).map_err(Unconnected::Failed)
+            let stream = UnixStream::connect(path).await.map_err(Unconnected::Failed)?;
+            stream.into_std().map(Raw::Unix)
         }
         Endpoint::Tcp { host, port } => match tcp::connect(host, *port, KEEPALIVE).await {
-            Ok(stream) => Ok(Socket::Tcp(stream)),
-            Err(tcp::Unconnected::Unknown(error)) => Err(Unconnected::Unknown(error)),
-            Err(tcp::Unconnected::Failed(error)) => Err(Unconnected::Failed(error)),
+            Ok(stream) => stream.into_std().map(Raw::Tcp),
+            Err(tcp::Unconnected::Unknown(error)) => return Err(Unconnected::Unknown(error)),
+            Err(tcp::Unconnected::Failed(error)) => return Err(Unconnected::Failed(error)),
         },
-    }
+    };
+    let plug = raw.and_then(Plug::new).map_err(Unconnected::Failed)?;
+    Ok(Socket(Arc::new(plug)))
 }
 
 enum Unconnected {

@@ -5,12 +5,17 @@ CREATE OR REPLACE FUNCTION {schema}.enrol(
   its_label text
 ) RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '{lock_timeout}' AS $$
+DECLARE
+  watched bigint;
 BEGIN
   PERFORM pg_advisory_xact_lock({link_class}, {schema}.key_of(who));
-  INSERT INTO {schema}.clients AS c (client, link, by_mail, program, host, pid, label, seen_us)
-    VALUES (who, via, mail, its_program, its_host, its_pid, its_label, {schema}.clock())
-    ON CONFLICT (client) DO UPDATE
-      SET link = excluded.link, by_mail = excluded.by_mail, seen_us = excluded.seen_us;
+  -- The store's row comes first wherever both are locked.
+  SELECT s.watched_us INTO watched FROM {schema}.store s FOR SHARE;
+  INSERT INTO {schema}.clients AS c
+      (client, link, by_mail, program, host, pid, label, seen_us, watched_us)
+    VALUES (who, via, mail, its_program, its_host, its_pid, its_label, {schema}.clock(), watched)
+    ON CONFLICT (client) DO UPDATE SET link = excluded.link, by_mail = excluded.by_mail,
+      seen_us = excluded.seen_us, watched_us = excluded.watched_us;
 END $$;
 
 -- Takes a client's mail, in order. That it does so is noted now and then.
@@ -33,9 +38,10 @@ SET search_path = pg_catalog, pg_temp SET lock_timeout = '{lock_timeout}' AS $$
 DECLARE
   until_us bigint := {schema}.clock() + for_us;
 BEGIN
+  UPDATE {schema}.store s SET watched_us = greatest(s.watched_us, until_us);
   UPDATE {schema}.clients c SET watches_us = until_us WHERE c.client = who AND c.link = via;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'this connection is not registered' USING ERRCODE = 'LF001';
   END IF;
-  UPDATE {schema}.store s SET watched_us = until_us WHERE s.watched_us < until_us;
+  UPDATE {schema}.clients c SET watched_us = until_us WHERE c.watched_us < until_us;
 END $$;

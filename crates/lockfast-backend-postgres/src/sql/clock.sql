@@ -1,6 +1,11 @@
--- The server's clock; never that of the transaction, which stands still.
+-- The server's clock; never that of the transaction, which stands still. A double holds whole
+-- microseconds exactly for two more centuries, and is several times faster than extract().
 CREATE OR REPLACE FUNCTION {schema}.clock() RETURNS bigint LANGUAGE sql VOLATILE
-AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
+AS $$ SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint $$;
+
+-- When the present statement began: not after it is answered for, and before it sees anything.
+CREATE OR REPLACE FUNCTION {schema}.beginning() RETURNS bigint LANGUAGE sql STABLE
+AS $$ SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint $$;
 
 -- The client of a holder.
 CREATE OR REPLACE FUNCTION {schema}.client_of(holder uuid) RETURNS bytea LANGUAGE sql IMMUTABLE
@@ -8,4 +13,5 @@ AS $$ SELECT substring(uuid_send(holder) FROM 1 FOR 6) $$;
 
 -- A client as the second key of an advisory lock.
 CREATE OR REPLACE FUNCTION {schema}.key_of(client bytea) RETURNS integer LANGUAGE sql IMMUTABLE
-AS $$ SELECT ('x' || encode(substring(client FROM 1 FOR 4), 'hex'))::bit(32)::integer $$;
+AS $$ SELECT (get_byte(client, 0) << 24) | (get_byte(client, 1) << 16)
+  | (get_byte(client, 2) << 8) | get_byte(client, 3) $$;

@@ -43,14 +43,13 @@ DECLARE
   highest bigint;
   count bigint;
 BEGIN
-  UPDATE {schema}.clients c SET seen_us = now_us
-    WHERE c.client = who AND c.seen_us < now_us - 3600000000;
   -- One at a time is enough.
   IF NOT pg_try_advisory_xact_lock({sweep_class}, 0) THEN
+    UPDATE {schema}.clients c SET seen_us = now_us
+      WHERE c.client = who AND c.seen_us < now_us - 3600000000;
     RETURN 0;
   END IF;
   DELETE FROM {schema}.mail m WHERE m.sent_us < now_us - 60000000;
-  DELETE FROM {schema}.clients c WHERE c.seen_us < now_us - 604800000000;
   FOR idle IN SELECT DISTINCT c.name FROM {schema}.claims c
     WHERE CASE c.stage WHEN 0 THEN c.seen_us <= now_us - {patience_us} ELSE c.until_us <= now_us END
     ORDER BY c.name LIMIT 1000
@@ -66,5 +65,8 @@ BEGIN
   )
   SELECT max(g.fence), count(*) INTO highest, count FROM gone g;
   UPDATE {schema}.store s SET floor = highest WHERE s.floor < highest;
+  UPDATE {schema}.clients c SET seen_us = now_us
+    WHERE c.client = who AND c.seen_us < now_us - 3600000000;
+  DELETE FROM {schema}.clients c WHERE c.seen_us < now_us - 604800000000;
   RETURN count;
 END $$;

@@ -23,7 +23,9 @@ CREATE TABLE {schema}.clients (
   pid bigint NOT NULL,
   label text,
   seen_us bigint NOT NULL,
-  watches_us bigint NOT NULL DEFAULT 0
+  watches_us bigint NOT NULL DEFAULT 0,
+  -- What the store's row says of the same name, so that one row tells whoever asks often.
+  watched_us bigint NOT NULL DEFAULT 0
 );
 
 -- One row for each lock, kept for a while when it is free. Who holds it alone stands here, so

@@ -1,17 +1,83 @@
-//! A connection before it is encrypted: over TCP, or by a socket of this machine.
+//! A connection before it is encrypted: over TCP, or by a socket of this machine. It never blocks,
+//! and whoever drives it may be on any runtime: each is told by a [`Readiness`] of its own.
 
-use std::io;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// Either kind.
-pub(super) enum Socket {
+use crate::store::lock;
+
+/// A socket of the operating system.
+pub(super) enum Raw {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
+
+/// A socket and who is told of what arrives.
+pub(crate) struct Plug {
+    raw: Raw,
+    /// Whether something may have arrived. It is cleared before reading, so that whatever arrives
+    /// later sets it again.
+    may_read: AtomicBool,
+    is_clogged: AtomicBool,
+    /// By which the runtime of whoever made the connection is told, while it wants to be.
+    listening: Mutex<Option<Readiness>>,
+}
+
+impl Plug {
+    /// Whoever makes it listens. Needs a tokio runtime.
+    pub(super) fn new(raw: Raw) -> io::Result<Self> {
+        let plug = Self {
+            raw,
+            may_read: AtomicBool::new(true),
+            is_clogged: AtomicBool::new(false),
+            listening: Mutex::default(),
+        };
+        plug.listen()?;
+        Ok(plug)
+    }
+
+    /// Lets the present runtime be told of what arrives, and of what has arrived.
+    pub(crate) fn listen(&self) -> io::Result<()> {
+        let mut listening = lock(&self.listening);
+        if listening.is_none() {
+            *listening = Some(Readiness::new(self)?);
+        }
+        Ok(())
+    }
+
+    /// Leaves it to somebody else, unless there is something that could not be written.
+    pub(crate) fn ignore(&self) {
+        if !self.is_clogged.load(Ordering::SeqCst) {
+            *lock(&self.listening) = None;
+        }
+    }
+
+    /// Something may have arrived.
+    pub(crate) fn stir(&self) {
+        self.may_read.store(true, Ordering::SeqCst);
+    }
+
+    fn poll_listening(
+        &self,
+        context: &mut Context<'_>,
+        poll: fn(&Readiness, &mut Context<'_>) -> Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        match &*lock(&self.listening) {
+            Some(readiness) => poll(readiness, context),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// The connection as the driver of the protocol sees it.
+pub(super) struct Socket(pub(super) Arc<Plug>);
 
 impl AsyncRead for Socket {
     fn poll_read(
@@ -19,9 +85,30 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+        let plug = &self.0;
+        loop {
+            if plug.may_read.swap(false, Ordering::SeqCst) {
+                let free = buffer.initialize_unfilled();
+                let wanted = free.len();
+                let read = match &plug.raw {
+                    Raw::Tcp(socket) => { socket }.read(free),
+                    Raw::Unix(socket) => { socket }.read(free),
+                };
+                match read {
+                    Ok(count) => {
+                        // Less than there was room for was all that there was; nothing is the end.
+                        if count == wanted || count == 0 {
+                            plug.stir();
+                        }
+                        buffer.advance(count);
+                        return Poll::Ready(Ok(()));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+            ready!(plug.poll_listening(context, Readiness::poll_read))?;
+            plug.stir();
         }
     }
 }
@@ -32,23 +119,77 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        let plug = &self.0;
+        loop {
+            let written = match &plug.raw {
+                Raw::Tcp(socket) => { socket }.write(bytes),
+                Raw::Unix(socket) => { socket }.write(bytes),
+            };
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => {
+                    plug.is_clogged.store(false, Ordering::SeqCst);
+                    return Poll::Ready(other);
+                }
+            }
+            plug.is_clogged.store(true, Ordering::SeqCst);
+            plug.listen()?;
+            ready!(plug.poll_listening(context, Readiness::poll_write))?;
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
-        }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
-        }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let how = std::net::Shutdown::Write;
+        Poll::Ready(match &self.0.raw {
+            Raw::Tcp(socket) => socket.shutdown(how),
+            Raw::Unix(socket) => socket.shutdown(how),
+        })
+    }
+}
+
+/// How a runtime knows that a socket can be read or written. It has a descriptor of its own, so
+/// that several runtimes can know it.
+pub(crate) enum Readiness {
+    Tcp(tokio::net::TcpStream),
+    Unix(tokio::net::UnixStream),
+}
+
+impl Readiness {
+    /// Lets the present runtime know; also of what has arrived before.
+    pub(crate) fn new(plug: &Plug) -> io::Result<Self> {
+        Ok(match &plug.raw {
+            Raw::Tcp(socket) => Self::Tcp(tokio::net::TcpStream::from_std(socket.try_clone()?)?),
+            Raw::Unix(socket) => Self::Unix(tokio::net::UnixStream::from_std(socket.try_clone()?)?),
+        })
+    }
+
+    /// Whether something can be read. Only what arrives from now on makes it ready again.
+    pub(crate) fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = match self {
+            Self::Tcp(socket) => socket.poll_read_ready(context),
+            Self::Unix(socket) => socket.poll_read_ready(context),
+        };
+        polled.map_ok(|()| self.clear(Interest::READABLE))
+    }
+
+    /// Whether something can be written, likewise.
+    fn poll_write(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = match self {
+            Self::Tcp(socket) => socket.poll_write_ready(context),
+            Self::Unix(socket) => socket.poll_write_ready(context),
+        };
+        polled.map_ok(|()| self.clear(Interest::WRITABLE))
+    }
+
+    fn clear(&self, interest: Interest) {
+        let nothing = || Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock));
+        let _ = match self {
+            Self::Tcp(socket) => socket.try_io(interest, nothing),
+            Self::Unix(socket) => socket.try_io(interest, nothing),
+        };
     }
 }

@@ -22,8 +22,8 @@ async fn no_schema_and_no_rights() {
     let error = try_connect(&url(&postgres)).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidConfig, &["schema lockfast", "lockfast migrate"]);
     check_error(&migrate(&url(&postgres)).unwrap_err(), ErrorKind::Permission, &["permission"]);
-    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: None, to: 1 });
-    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Unchanged { version: 1 });
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: None, to: 2 });
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Unchanged { version: 2 });
     let error = try_connect(&url(&postgres)).await.unwrap_err();
     check_error(&error, ErrorKind::Permission, &["permission denied for schema"]);
     make_schema(&postgres, SCHEMA);
