@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::ballot::Said;
 use crate::claim::{Claim, Phase};
+use crate::giving::{Gave, Giving};
 use crate::inquiry::Inquiry;
 use crate::renewal::{Kept, Renewal};
 use crate::store::{Store, lock};
@@ -27,6 +28,8 @@ pub(crate) enum Pending {
     Round(Arc<Claim>, u32),
     Renewal(Arc<Renewal>),
     Inquiry(Arc<Inquiry>),
+    /// A refusal that is told when it is undone.
+    Undo(Arc<Giving>),
 }
 
 struct Entry {
@@ -113,6 +116,17 @@ impl Entry {
                     }
                 }
                 return !inquiry.is_moot();
+            }
+            // It is undone there all the same, as soon as that can be.
+            Pending::Undo(giving) => {
+                for node in 0..store.nodes.len() {
+                    if age >= self.limit && giving.waits_for(node) && is_late(node) {
+                        let endpoint = store.nodes[node].endpoint();
+                        let failure = Failure::of_silence(endpoint, self.limit);
+                        giving.vote(node, Gave::Failed(failure));
+                    }
+                }
+                return !giving.is_told();
             }
         }
         true

@@ -90,6 +90,16 @@ impl Giving {
         self.claim.as_ref().is_none_or(|claim| claim.was_sent(node))
     }
 
+    /// Whether this node has yet to answer.
+    pub(crate) fn waits_for(&self, node: usize) -> bool {
+        matches!(lock(&self.tally).votes.get(node), Some(None))
+    }
+
+    /// Whether nobody waits for the outcome.
+    pub(crate) fn is_told(&self) -> bool {
+        matches!(lock(&self.tally).then, Then::Nothing)
+    }
+
     /// Takes a vote down, and tells when it is decided.
     pub(crate) fn vote(&self, node: usize, gave: Gave) {
         let mut tally = lock(&self.tally);

@@ -46,6 +46,8 @@ pub(crate) struct Node {
     is_missed: AtomicBool,
     /// Since when a batch is unanswered, in [`Moment::host_ns`]; 0 for none.
     busy_since_ns: AtomicU64,
+    /// When there last was a way to ask, likewise.
+    looked_ns: AtomicU64,
     debts: Mutex<VecDeque<Arc<crate::giving::Giving>>>,
     needs_scripts: AtomicBool,
     needs_enrolment: AtomicBool,
@@ -77,6 +79,7 @@ impl Node {
             trouble: Mutex::default(),
             is_missed: AtomicBool::new(false),
             busy_since_ns: AtomicU64::new(0),
+            looked_ns: AtomicU64::new(0),
             debts: Mutex::default(),
             needs_scripts: AtomicBool::new(false),
             needs_enrolment: AtomicBool::new(false),
@@ -156,10 +159,15 @@ impl Node {
         }
     }
 
-    /// Whether it has not answered for so long.
+    /// Whether it has not answered for so long, or could not be asked because there is no
+    /// connection.
     pub(crate) fn is_stuck(&self, limit: Duration) -> bool {
-        let since = self.busy_since_ns.load(Ordering::Acquire);
-        since != 0 && Moment::now().host_ns().saturating_sub(since) >= duration_ns(limit)
+        let since = match self.busy_since_ns.load(Ordering::Acquire) {
+            0 if self.waiting.load(Ordering::Acquire) == 0 => return false,
+            0 => self.looked_ns.load(Ordering::Acquire),
+            since => since,
+        };
+        Moment::now().host_ns().saturating_sub(since) >= duration_ns(limit)
     }
 
     /// A batch was answered or lost. The next one may be on its way already.
@@ -190,6 +198,12 @@ impl Node {
             Op::Ask(inquiry, _) => inquiry.answer(self.index, Err(failure.clone())),
             Op::Relock(..) => {}
         }
+    }
+
+    fn fail_queue(&self, failure: &Failure) {
+        let ops = std::mem::take(&mut *lock(&self.queue));
+        self.waiting.fetch_sub(ops.len(), Ordering::Release);
+        ops.into_iter().for_each(|op| self.fail_op(op, failure));
     }
 
     pub(crate) fn fail_take(&self, take: &Take, failure: &Failure) {
@@ -327,12 +341,14 @@ impl Traffic for Node {
     }
 
     fn load(&self, pipeline: &mut Pipeline) -> Option<(Batch, Duration)> {
+        let now_ns = Moment::now().host_ns();
+        self.looked_ns.store(now_ns, Ordering::Release);
         let mut batch = self.gather();
         if batch.is_empty() {
             return None;
         }
         self.write(&mut batch, &self.dialer.config().prefix, pipeline);
-        batch.sent_ns = Moment::now().host_ns();
+        batch.sent_ns = now_ns;
         self.busy_since_ns.store(batch.sent_ns, Ordering::Release);
         Some((batch, SILENCE_MAX))
     }
@@ -350,14 +366,14 @@ impl Traffic for Node {
         self.settle(&batch);
         self.go_down(failure);
         self.fail_batch(batch, failure);
+        // Nor is whatever was to follow kept until there is a new connection.
+        self.fail_queue(failure);
     }
 
     fn fail_waiting(&self, failure: &Failure) {
         self.is_missed.store(false, Ordering::Release);
         self.go_down(failure);
-        let ops = std::mem::take(&mut *lock(&self.queue));
-        self.waiting.fetch_sub(ops.len(), Ordering::Release);
-        ops.into_iter().for_each(|op| self.fail_op(op, failure));
+        self.fail_queue(failure);
     }
 
     fn push(&self, payload: &[u8]) {

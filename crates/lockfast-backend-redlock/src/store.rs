@@ -231,7 +231,12 @@ impl Store {
             None => Then::Nothing,
         };
         let what = (claim.name.clone(), claim.text.clone());
-        self.hand_back(what, Some(Arc::clone(claim)), (ending, claim.ends()), then);
+        let is_awaited = matches!(then, Then::Refuse(..));
+        let giving = self.hand_back(what, Some(Arc::clone(claim)), (ending, claim.ends()), then);
+        if is_awaited {
+            let limit = self.config.node_limit(claim.ttl);
+            self.clerk.watch(Pending::Undo(giving), Moment::now(), limit);
+        }
     }
 
     fn hand_back(
@@ -240,11 +245,12 @@ impl Store {
         claim: Option<Arc<Claim>>,
         ending: (Ending, Moment),
         then: Then,
-    ) {
+    ) -> Arc<Giving> {
         let top = claim.as_ref().map(|claim| claim.state().top);
         let counts = (self.nodes.len(), self.config.quorum);
         let giving = Arc::new(Giving::new(what, claim, top, ending, counts, then));
         self.nodes.iter().for_each(|node| node.submit(Op::Give(Arc::clone(&giving), 0)));
+        giving
     }
 
     /// Undoes a try up to this proposal on these nodes only, as bits; the claim goes on.

@@ -59,9 +59,20 @@ impl Nodes {
 
 /// How many scripts a node has run.
 pub fn calls(node: &Redis) -> u64 {
+    count_calls(node, "calls")
+}
+
+/// How many scripts of a node have ended with a complaint.
+pub fn refused_calls(node: &Redis) -> u64 {
+    count_calls(node, "failed_calls")
+}
+
+fn count_calls(node: &Redis, which: &str) -> u64 {
     let stats = node.cli(&["INFO", "commandstats"]);
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:"));
+    let fields = line.into_iter().flat_map(|line| line.split(','));
+    let mut fields = fields.filter_map(|field| field.split_once('='));
+    fields.find(|(name, _)| *name == which).map_or(0, |(_, count)| count.parse().unwrap())
 }
 
 /// The way to each node, which can be broken.
@@ -77,8 +88,13 @@ impl Ways {
     }
 
     pub fn url_with(&self, options: &str) -> String {
+        self.url_within("500ms", options)
+    }
+
+    /// The URL of all, with so much time for each node.
+    pub fn url_within(&self, limit: &str, options: &str) -> String {
         let hosts: Vec<String> = self.0.iter().map(|it| it.address().to_string()).collect();
-        format!("redlock://{}?node_timeout=500ms{options}", hosts.join(","))
+        format!("redlock://{}?node_timeout={limit}{options}", hosts.join(","))
     }
 }
 
