@@ -119,11 +119,20 @@ async fn a_release_that_a_node_is_owed() {
     let nodes = Nodes::start(3);
     let ways = Ways::to(&nodes).await;
     let locker = connect(&ways.url_with("")).await;
-    let guard = hold_on_all(&locker, &nodes, NAME, ttl(Duration::from_secs(600))).await;
-    ways.0[2].set(Link::Close);
-    assert!(matches!(guard.release().await.unwrap(), Released::Released));
-    eventually("released by the others", SLACK, async || nodes.count_key(NAME) <= 1).await;
-    assert_eq!(nodes.0[2].cli(&["EXISTS", NAME]), "1");
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        assert!(tries <= 20, "the release was faster each time");
+        let guard = hold_on_all(&locker, &nodes, NAME, ttl(Duration::from_secs(600))).await;
+        ways.0[2].set(Link::Close);
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        eventually("released by the others", SLACK, async || nodes.count_key(NAME) <= 1).await;
+        // The release may have passed before the connection was closed.
+        if nodes.0[2].cli(&["EXISTS", NAME]) == "1" {
+            break;
+        }
+        ways.0[2].set(Link::Pass);
+    }
     ways.0[2].set(Link::Pass);
     eventually("released by all", TIME_MAX, async || nodes.count_key(NAME) == 0).await;
 }
