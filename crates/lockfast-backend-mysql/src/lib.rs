@@ -18,6 +18,7 @@ mod offer;
 mod store;
 mod watcher;
 mod wire;
+mod writer;
 
 use std::sync::Arc;
 
