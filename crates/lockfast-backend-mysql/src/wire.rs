@@ -66,8 +66,7 @@ impl Dialer {
 }
 
 fn encrypt(tls: &Tls) -> Result<SslOpts> {
-    // The driver takes the process's provider. Whoever has chosen one keeps it.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    check_provider()?;
     let mut options = SslOpts::default().with_disable_built_in_roots(true);
     if tls.insecure {
         options =
@@ -94,6 +93,23 @@ fn encrypt(tls: &Tls) -> Result<SslOpts> {
         options = options.with_client_identity(Some(identity));
     }
     Ok(options)
+}
+
+/// The driver takes no provider of cryptography: it uses the one that the program has installed,
+/// or else the only one that is compiled in, and panics when there are several. That choice is the
+/// program's, so it is told to make it.
+fn check_provider() -> Result<()> {
+    let is_clear = rustls::crypto::CryptoProvider::get_default().is_some()
+        || std::panic::catch_unwind(rustls::ClientConfig::builder).is_ok();
+    if is_clear {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::InvalidConfig,
+        "tls=yes needs a provider of cryptography, and this program is built with several; install \
+         one with rustls::crypto::CryptoProvider::install_default when it starts",
+    )
+    .with_backend("mysql"))
 }
 
 fn read_file(option: &str, path: &std::path::Path) -> Result<Vec<u8>> {
