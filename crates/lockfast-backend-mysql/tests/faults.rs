@@ -4,7 +4,9 @@
 //! | file | what fails |
 //! |---|---|
 //! | `faults/link.rs` | cut, half-open and stalled links, lost replies, late requests |
-//! | `faults/server.rs` | KILL, crashes, locked rows, no more connections, lost data |
+//! | `faults/server.rs` | KILL, crashes, no more connections, lost data |
+//! | `faults/contention.rs` | KILL QUERY, rows that others have, deadlocks |
+//! | `faults/replica.rs` | a replica that lags behind is promoted |
 //! | `faults/refusal.rs` | the server answers, but says no; the schema is not there, or not ours |
 //! | `faults/clock.rs` | the server's wall clock steps |
 //! | `faults/encryption.rs` | certificates |
@@ -22,6 +24,8 @@ mod kit;
 
 #[path = "faults/clock.rs"]
 mod clock;
+#[path = "faults/contention.rs"]
+mod contention;
 #[path = "faults/encryption.rs"]
 mod encryption;
 #[path = "faults/home.rs"]
@@ -30,6 +34,8 @@ mod home;
 mod link;
 #[path = "faults/refusal.rs"]
 mod refusal;
+#[path = "faults/replica.rs"]
+mod replica;
 #[path = "faults/server.rs"]
 mod server;
 #[path = "faults/waking.rs"]

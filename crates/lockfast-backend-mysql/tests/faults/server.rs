@@ -10,8 +10,8 @@ use lockfast_core::{
 };
 
 use crate::kit::{
-    MariaDb, Setup, bounded, check_error, connect, connections, eventually, failure, hold,
-    hold_detached, prepare, refusal, statements, try_connect, ttl, wait_for_renewal,
+    MariaDb, Setup, bounded, check_error, connect, eventually, failure, hold, hold_detached,
+    prepare, refusal, statements, try_connect, ttl, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -58,77 +58,6 @@ async fn connections_are_killed() {
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
     let next = bounded(waiter).await.unwrap();
     assert!(next.fence().get() > fence);
-}
-
-/// P7: a statement that is killed half-way leaves nothing behind and is repeated.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_statement_is_killed() {
-    let (mariadb, first, _) = start().await;
-    hold(&first, NAME, ttl(TTL)).await.release().await.unwrap();
-    // Somebody has the row, so the next acquisition has to wait in the server.
-    let blocker = std::thread::spawn({
-        let sql = format!(
-            "BEGIN; SELECT 1 FROM lockfast_locks WHERE name = '{NAME}' FOR UPDATE; DO SLEEP(1); \
-             COMMIT"
-        );
-        move || {
-            mariadb.sql(&sql);
-            mariadb
-        }
-    });
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let taking = tokio::spawn(async move { hold(&first, NAME, ttl(TTL * 3)).await });
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let mariadb = blocker.join().unwrap();
-    let (commands, _) = connections(&mariadb);
-    mariadb.try_sql(&format!("KILL QUERY {commands}"));
-    let guard = bounded(taking).await.unwrap();
-    assert!(guard.check().is_ok());
-}
-
-/// P7, P10: deadlocks and rows that stay locked for too long are met by repeating; nobody is told.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rows_are_locked_by_somebody_else() {
-    let (mariadb, first, _) = start().await;
-    hold(&first, NAME, ttl(TTL)).await.release().await.unwrap();
-    // Longer than the server lets a statement wait for a row.
-    let blocker = std::thread::spawn(move || {
-        mariadb.sql(&format!(
-            "BEGIN; SELECT 1 FROM lockfast_locks WHERE name = '{NAME}' FOR UPDATE; \
-             DO SLEEP(3); COMMIT"
-        ));
-        mariadb
-    });
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let guard = hold(&first, NAME, ttl(TTL * 5).retries(5)).await;
-    assert!(guard.check().is_ok());
-    drop(blocker.join().unwrap());
-}
-
-/// P7: two connections that take many locks in opposite order all get an answer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deadlocks_are_repeated() {
-    let (mariadb, first, second) = start().await;
-    let work = |locker: Locker, reverse: bool| async move {
-        for round in 0..15 {
-            let mut tasks = Vec::new();
-            for at in 0..40 {
-                let at = if reverse { 39 - at } else { at };
-                let lock = locker.mutex(format!("lock-{at}")).unwrap();
-                let lock = lock.with(Options::default().ttl(TTL * 5).wait(TTL * 5)).unwrap();
-                tasks.push(tokio::spawn(async move {
-                    let guard = lock.acquire().await.unwrap();
-                    guard.release().await.unwrap();
-                }));
-            }
-            for task in tasks {
-                bounded(task).await.unwrap_or_else(|error| panic!("round {round}: {error}"));
-            }
-        }
-    };
-    tokio::join!(work(first, false), work(second, true));
-    let said = mariadb.sql("SELECT COUNT(*) FROM lockfast_locks WHERE holder IS NOT NULL");
-    assert_eq!(said.trim(), "0");
 }
 
 /// P1, P4: a server that crashes and comes back has every lease and every fence it told of.
