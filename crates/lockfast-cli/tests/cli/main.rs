@@ -13,6 +13,7 @@ mod crash;
 mod environment;
 mod exclusion;
 mod loss;
+mod migrate;
 mod redis;
 mod sandbox;
 mod signals;
