@@ -44,8 +44,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// # Threads
 /// Futures are polled on the caller's executor, whatever that is, or on the keeper's. Background
-/// work belongs on [`ConnectContext::runtime`] or on a thread of the store's own, never on the
-/// caller's executor. Nothing may block.
+/// work belongs on [`ConnectContext::runtime`] or on a thread of the store's own. A store may let
+/// the caller's executor read and write for it as long as nothing depends on that: when it is
+/// blocked or ends, the keeper's goes on. Nothing may block.
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// What this store promises.
     fn profile(&self) -> &Profile;
