@@ -49,6 +49,9 @@ pub(crate) struct Waiter {
     pub(crate) claim: Arc<Claim>,
     pub(crate) askers: Vec<Asker<Answer>>,
     until: Option<Moment>,
+    /// Whether its time is up, so that it must not join the queue again: the next answer ends the
+    /// wait, whatever it is.
+    is_leaving: bool,
     due_ns: u64,
     failing_since: Option<Moment>,
 }
@@ -73,8 +76,8 @@ impl Waiter {
             due = due.earlier_of(now + blocked + TICK);
         }
         match self.until {
-            Some(until) => due.earlier_of(until),
-            None => due,
+            Some(until) if !self.is_leaving => due.earlier_of(until),
+            _ => due,
         }
     }
 }
@@ -104,10 +107,12 @@ impl Lobby {
             claim,
             askers: Vec::new(),
             until,
+            is_leaving: false,
             due_ns: 0,
             failing_since: None,
         });
         waiter.until = until;
+        waiter.is_leaving = false;
         waiter.askers.push(asker);
         let due = match room.early.remove(&holder) {
             Some(_) => now,
@@ -253,11 +258,8 @@ impl Room {
                 continue;
             }
             let claim = Arc::clone(&waiter.claim);
-            let is_last = waiter.until.is_some_and(|until| until.has_passed(now));
-            if is_last {
-                // Its answer ends the wait, whatever it is.
-                waiter.until = None;
-            }
+            waiter.is_leaving |= waiter.until.is_some_and(|until| until.has_passed(now));
+            let is_last = waiter.is_leaving;
             waiter.due_ns = waiter.plan(None, poll, now).host_ns();
             self.due.insert((waiter.due_ns, holder));
             found.push(if is_last { Due::Last(claim) } else { Due::Look(claim) });
@@ -265,5 +267,35 @@ impl Room {
         let next_ns = self.due.first().map(|(due_ns, _)| *due_ns);
         self.looks_at_ns = next_ns.unwrap_or(u64::MAX);
         (found, next_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockfast_core::{AcquireRequest, ClientId, LockName, Mode, Wait};
+
+    use super::*;
+
+    /// P10: whose time is up does not join the queue again, also when everybody is to look.
+    #[test]
+    fn who_leaves_does_not_come_back() {
+        let lobby = Lobby::default();
+        let (asker, _told) = tokio::sync::oneshot::channel();
+        let claim = Claim::new(AcquireRequest {
+            name: LockName::new("nightly").unwrap(),
+            mode: Mode::Exclusive,
+            holder: HolderId::random(ClientId::random().unwrap()).unwrap(),
+            ttl: Duration::from_secs(30),
+            lock_delay: Duration::ZERO,
+            wait: Wait::Until(Moment::now()),
+            detached: false,
+            floor: None,
+        });
+        lobby.enter(Arc::new(claim), asker, Place { blocked: None });
+        for _ in 0..2 {
+            let (due, _) = lobby.take_due(Moment::now());
+            assert!(matches!(due[..], [Due::Last(_)]));
+            lobby.rouse();
+        }
     }
 }
