@@ -56,8 +56,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The transaction that waits for a row and since when, if one does.
+/// The transaction that waits for a row and since when, if one does. The server shows what it
+/// showed before to whoever asks again within a tenth of a second.
 fn waiting(mariadb: &MariaDb) -> Option<String> {
+    std::thread::sleep(Duration::from_millis(150));
     let said = mariadb.sql(
         "SELECT CONCAT(trx_id, trx_wait_started) FROM information_schema.innodb_trx WHERE \
          trx_state = 'LOCK WAIT'",
