@@ -12,7 +12,6 @@ use lockfast_core::{
     Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
     RevokeOutcome, RevokeRequest,
 };
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
@@ -22,8 +21,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::store::Store;
 use crate::watcher;
-use crate::wire::{Argument, Dialer, Wire};
-use crate::writer::AbortOnDrop;
+use crate::wire::{Argument, Dialer};
 
 /// A connection to a database.
 pub(crate) struct Mysql {
@@ -38,9 +36,13 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
     let dialer = Dialer::new(Config::read(&address)?)?;
     let runtime = context.runtime.clone();
     let store = Store::new(dialer, context);
-    let (wire, home) = dial(&store).await.map_err(|failure| failure.to_error())?;
+    let connecting = AbortOnDrop(runtime.spawn({
+        let store = Arc::clone(&store);
+        async move { store.connect().await }
+    }));
+    let link = connecting.await.map_err(|failure| failure.to_error())?;
     let tasks = vec![
-        runtime.spawn(Arc::clone(&store).run(wire, home)).abort_handle(),
+        runtime.spawn(Arc::clone(&store).run(link)).abort_handle(),
         runtime.spawn(Arc::clone(&store).listen()).abort_handle(),
         runtime.spawn(Arc::clone(&store).tend_lobby()).abort_handle(),
         runtime.spawn(Arc::clone(&store).keep_clean()).abort_handle(),
@@ -48,25 +50,30 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
     Ok(Arc::new(Mysql { store, profile: profile(), tasks }))
 }
 
-/// Makes the first connection on the runtime that asks, if there is one that can, and otherwise
-/// on the keeper's; returns which it was.
-async fn dial(store: &Arc<Store>) -> std::result::Result<(Wire, Option<Handle>), Failure> {
-    let connect = |place: &Handle| {
-        let store = Arc::clone(store);
-        AbortOnDrop(place.spawn(async move { store.connect().await }))
-    };
-    let home = Handle::try_current().ok().filter(|home| home.id() != store.runtime.id());
-    if let Some(home) = home
-        && let Ok(connected) = connect(&home).await
-    {
-        return Ok((connected?, Some(home)));
+/// A task that ends when nobody waits for it any more.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
-    match connect(&store.runtime).await {
-        Ok(connected) => Ok((connected?, None)),
-        Err(error) => {
-            let message = format!("the keeper's runtime ended: {error}");
-            Err(Failure::new(ErrorKind::Internal, message))
-        }
+}
+
+impl<T> Future for AbortOnDrop<Result<T, Failure>> {
+    type Output = Result<T, Failure>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        std::pin::Pin::new(&mut self.0).poll(context).map(|joined| {
+            joined.unwrap_or_else(|error| {
+                Err(Failure::new(
+                    ErrorKind::Internal,
+                    format!("the keeper's runtime ended: {error}"),
+                ))
+            })
+        })
     }
 }
 
@@ -169,7 +176,7 @@ impl Mysql {
             Argument::from(expect_fence.map_or(0, Fence::get)),
             Argument::from(reason),
         ];
-        let reply = self.store.change("CALL lockfast_revoke(?, ?, ?, ?)", arguments).await;
+        let reply = self.store.change("CALL lockfast_revoke(?, ?, ?, ?, ?)", arguments).await;
         let reply = reply.map_err(|failure| failure.to_error().with_lock(&name))?;
         let said = reply.rows.first().and_then(|row| row.text(1)).unwrap_or_default();
         let (code, seen) = said.split_once('\t').unwrap_or((said, "0"));

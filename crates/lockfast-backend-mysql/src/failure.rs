@@ -122,7 +122,7 @@ impl Failure {
                 Self::new(ErrorKind::Unreachable, said).with(Remedy::ReconnectAndRepeat)
             }
             // The disk or a table space is full, or the server is read-only by need.
-            3 | 1021 | 1030 | 1041 | 1114 => {
+            1021 | 1030 | 1041 | 1114 => {
                 let mut failure = Self::new(ErrorKind::Unreachable, said);
                 failure.retry = Retry::Never;
                 failure
@@ -159,7 +159,6 @@ mod tests {
             (1317, Kind::Unreachable, Retry::Later, Remedy::Repeat),
             (1927, Kind::Unreachable, Retry::Later, Remedy::ReconnectAndRepeat),
             (1114, Kind::Unreachable, Retry::Never, Remedy::Tell),
-            (3, Kind::Unreachable, Retry::Never, Remedy::Tell),
             (9999, Kind::Internal, Retry::Never, Remedy::Tell),
         ];
         for (code, kind, retry, remedy) in table {

@@ -18,7 +18,6 @@ mod offer;
 mod store;
 mod watcher;
 mod wire;
-mod writer;
 
 use std::sync::Arc;
 

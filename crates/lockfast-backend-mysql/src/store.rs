@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
 use lockfast_core::time::ClockPair;
-use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter};
+use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Moment};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use crate::batch::{Ask, Batch, LEASES_MAX, LOCKS_MAX, Op, Purpose, Reply, Take};
 use crate::claim::write_client;
-use crate::failure::Failure;
+use crate::failure::{Failure, Remedy};
 use crate::lobby::{Due, Lobby};
+use crate::migration;
 use crate::watcher::Feeds;
-use crate::wire::{Argument, Dialer};
-use crate::writer::Desk;
+use crate::wire::{Argument, Dialer, Wire};
 
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_URGENT: Duration = Duration::from_millis(200);
 /// How often what is of no use any more is looked for, and how long it has been of none by then.
 const SWEEP: Duration = Duration::from_secs(60);
 /// How many locks a sweep looks at.
@@ -28,7 +32,7 @@ pub(crate) struct Store {
     pub(crate) dialer: Dialer,
     /// Our client id.
     pub(crate) who: String,
-    pub(crate) label: Label,
+    label: Label,
     pub(crate) losses: LossReporter,
     pub(crate) runtime: Handle,
     pub(crate) lobby: Lobby,
@@ -37,7 +41,7 @@ pub(crate) struct Store {
     me: Weak<Self>,
     inbox: Inbox<Op>,
     backlog: Mutex<Backlog>,
-    pub(crate) desk: Arc<Desk>,
+    bell: Arc<Notify>,
     clock: Mutex<Option<ClockPair>>,
 }
 
@@ -54,12 +58,19 @@ pub(crate) enum Work {
     Nothing,
 }
 
+/// A connection that the server knows.
+pub(crate) struct Link {
+    wire: Wire,
+    number: u64,
+}
+
 impl Store {
     pub(crate) fn new(dialer: Dialer, context: ConnectContext) -> Arc<Self> {
-        let desk = Arc::new(Desk::default());
-        let waker = Arc::clone(&desk);
+        let bell = Arc::new(Notify::new());
+        let waker = Arc::clone(&bell);
         Arc::new_cyclic(|me| Self {
             dialer,
+
             who: write_client(context.client),
             label: context.label,
             losses: context.losses,
@@ -68,9 +79,9 @@ impl Store {
             feeds: Feeds::default(),
             labels: Mutex::default(),
             me: me.clone(),
-            inbox: Inbox::new(move || waker.ring()),
+            inbox: Inbox::new(move || waker.notify_one()),
             backlog: Mutex::default(),
-            desk,
+            bell,
             clock: Mutex::default(),
         })
     }
@@ -101,18 +112,96 @@ impl Store {
         *lock(&self.clock)
     }
 
-    /// How much has been asked and not yet been looked at.
-    pub(crate) fn asked(&self) -> usize {
-        self.inbox.len()
+    /// Connects and makes the server know us; makes the schema if there is none.
+    pub(crate) async fn connect(&self) -> Result<Link, Failure> {
+        match self.enrol().await {
+            Err(failure) if failure.kind == ErrorKind::InvalidConfig => {
+                match migration::migrate(&self.dialer).await {
+                    Ok(_) => self.enrol().await,
+                    Err(cause) if cause.kind == ErrorKind::Permission => Err(Failure::new(
+                        ErrorKind::InvalidConfig,
+                        format!(
+                            "{}; this user may not create it: {}",
+                            failure.message, cause.message
+                        ),
+                    )),
+                    Err(cause) => Err(cause),
+                }
+            }
+            enrolled => enrolled,
+        }
     }
 
-    /// Whether something waits to be asked.
-    pub(crate) fn has_waiting(&self) -> bool {
+    /// Introduces a new connection. What the one before it has sent is refused from now on.
+    pub(crate) async fn enrol(&self) -> Result<Link, Failure> {
+        let mut wire = self.dialer.dial().await?;
+        migration::check_server(&mut wire).await?;
+        wire.evict(&format!("lockfast:a:{}", self.who)).await;
+        // Signed in the database.
+        let number = getrandom::u64().unwrap_or_else(|_| Moment::now().host_ns()) >> 1;
+        let arguments = vec![
+            Argument::from(&self.who),
+            Argument::from(number),
+            Argument::from(&self.label.program),
+            Argument::from(&self.label.host),
+            Argument::from(self.label.pid),
+            Argument::from(self.label.text.as_deref().unwrap_or_default()),
+        ];
+        let limit = self.dialer.config().request_timeout;
+        let rows = wire.call("CALL lockfast_enrol(?, ?, ?, ?, ?, ?)", arguments, limit).await?;
+        let version = rows.first().and_then(|row| row.number(0)).unwrap_or(0);
+        match u32::try_from(version) {
+            Ok(migration::VERSION) => Ok(Link { wire, number }),
+            Ok(version) if version > migration::VERSION => Err(migration::of_newer(version)),
+            _ => Err(Failure::new(
+                ErrorKind::InvalidConfig,
+                format!(
+                    "the schema has version {version}, this Lockfast works with {}; run lockfast \
+                     migrate",
+                    migration::VERSION
+                ),
+            )),
+        }
+    }
+
+    /// The task: does what is asked, on connections that it makes anew when they break.
+    pub(crate) async fn run(self: Arc<Self>, mut link: Link) {
+        loop {
+            let failure = self.drive(&mut link).await;
+            tracing::debug!(failure = failure.message, "the connection to the database broke");
+            drop(link);
+            link = self.reconnect().await;
+            self.lobby.rouse();
+        }
+    }
+
+    async fn reconnect(&self) -> Link {
+        let mut pause = PAUSE_MIN;
+        loop {
+            self.pause(pause.mul_f64(0.5 + jitter())).await;
+            match self.enrol().await {
+                Ok(link) => return link,
+                Err(failure) => self.fail_waiting(&failure),
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits before the next try, but not for long when somebody waits for it: a lease must not
+    /// run out because we are slow to see that the server is back.
+    async fn pause(&self, pause: Duration) {
+        let least = pause.min(PAUSE_URGENT);
+        tokio::time::sleep(least).await;
+        if !self.has_waiting() {
+            let _ = tokio::time::timeout(pause - least, self.bell.notified()).await;
+        }
+    }
+
+    fn has_waiting(&self) -> bool {
         !self.gather().ops.is_empty()
     }
 
-    /// Tells everything that waits that it is not served.
-    pub(crate) fn fail_waiting(&self, failure: &Failure) {
+    fn fail_waiting(&self, failure: &Failure) {
         let ops = std::mem::take(&mut self.gather().ops);
         ops.into_iter().for_each(|op| self.fail_op(op, failure));
     }
@@ -124,6 +213,56 @@ impl Store {
         self.inbox.take_into(fresh);
         ops.extend(fresh.drain(..));
         backlog
+    }
+
+    /// Works until the connection is of no use any more.
+    async fn drive(&self, link: &mut Link) -> Failure {
+        loop {
+            let failure = match self.next_work() {
+                Work::Nothing => {
+                    self.bell.notified().await;
+                    continue;
+                }
+                Work::Batch(batch, limit) => {
+                    let sent = Moment::now();
+                    let (statement, arguments) = batch.call(&self.who, link.number);
+                    match link.wire.call(statement, arguments, limit).await {
+                        Ok(rows) => {
+                            self.distribute(batch, sent, &rows);
+                            continue;
+                        }
+                        Err(failure) => {
+                            self.mend(batch.into_ops(), &failure);
+                            failure
+                        }
+                    }
+                }
+                Work::Ask(ask, limit) => {
+                    let sent = Moment::now();
+                    let mut arguments = ask.arguments.clone();
+                    if ask.is_change {
+                        let head = [Argument::from(&self.who), Argument::from(link.number)];
+                        arguments.splice(0..0, head);
+                    }
+                    match link.wire.call(ask.statement, arguments, limit).await {
+                        Ok(rows) => {
+                            if ask.is_change {
+                                self.hear_pushes(&rows, sent);
+                            }
+                            drop(ask.asker.send(Ok(Reply { rows })));
+                            continue;
+                        }
+                        Err(failure) => {
+                            self.mend(std::iter::once(Op::Ask(ask)), &failure);
+                            failure
+                        }
+                    }
+                }
+            };
+            if matches!(failure.remedy, Remedy::Reconnect | Remedy::ReconnectAndRepeat) {
+                return failure;
+            }
+        }
     }
 
     /// Gathers what waits into one batch, or finds a call of another kind.
@@ -188,7 +327,7 @@ impl Store {
             let idle_us = u64::try_from(SWEEP.as_micros()).unwrap_or(u64::MAX);
             let sweep = vec![Argument::from(idle_us), Argument::from(SWEEP_LOCKS)];
             let swept = self.ask("CALL lockfast_sweep(?, ?)", sweep).await;
-            let ended = self.change("CALL lockfast_finish(?, ?)", vec![idle_us.into()]).await;
+            let ended = self.change("CALL lockfast_finish(?, ?, ?)", vec![idle_us.into()]).await;
             if let Some(failure) = swept.err().or(ended.err()) {
                 tracing::debug!(failure = failure.message, "the database was not swept");
             }

@@ -10,8 +10,7 @@
 //! | `faults/refusal.rs` | the server answers, but says no; the schema is not there, or not ours |
 //! | `faults/clock.rs` | the server's wall clock steps |
 //! | `faults/encryption.rs` | certificates |
-//! | `faults/waking.rs` | waiters that cannot be woken, mail that comes twice |
-//! | `faults/home.rs` | the runtime on which the connection was made |
+//! | `faults/waking.rs` | waiters that cannot be woken |
 
 #![allow(
     clippy::unwrap_used,
@@ -28,8 +27,6 @@ mod clock;
 mod contention;
 #[path = "faults/encryption.rs"]
 mod encryption;
-#[path = "faults/home.rs"]
-mod home;
 #[path = "faults/link.rs"]
 mod link;
 #[path = "faults/refusal.rs"]

@@ -21,7 +21,7 @@ const TTL: Duration = Duration::from_secs(6);
 const CLIENT: &str = "0000000000AA";
 const HOLDER: &str = "0000000000AA00000000000000000001";
 const ENROL: &str =
-    "SET time_zone = '+00:00'; CALL lockfast_enrol('0000000000AA', 'script', 'h', 7, '');";
+    "SET time_zone = '+00:00'; CALL lockfast_enrol('0000000000AA', 1, 'script', 'h', 7, '');";
 
 /// What the command line client is told, a column.
 fn run(mariadb: &MariaDb, call: &str, column: usize) -> String {
@@ -32,14 +32,14 @@ fn run(mariadb: &MariaDb, call: &str, column: usize) -> String {
 
 fn take(mariadb: &MariaDb, ttl: Duration) -> String {
     let call = format!(
-        "CALL lockfast_take('{CLIENT}', '{NAME}', '{HOLDER}', 0, {}, 0, 0, 0)",
+        "CALL lockfast_take('{CLIENT}', 1, '{NAME}', '{HOLDER}', 0, {}, 0, 0, 0)",
         ttl.as_micros()
     );
     run(mariadb, &call, 1)
 }
 
 fn give(mariadb: &MariaDb) -> String {
-    run(mariadb, &format!("CALL lockfast_give('{CLIENT}', '{NAME}', '{HOLDER}')"), 1)
+    run(mariadb, &format!("CALL lockfast_give('{CLIENT}', 1, '{NAME}', '{HOLDER}')"), 1)
 }
 
 async fn start() -> (MariaDb, Locker) {
