@@ -1,7 +1,9 @@
 //! What the server says finds the one whom it concerns.
 
+use std::time::Duration;
+
 use lockfast_core::time::ClockPair;
-use lockfast_core::{Grant, Moment, ReleaseOutcome};
+use lockfast_core::{Grant, Moment, ReleaseOutcome, Retry};
 
 use crate::batch::{Asker, Batch, Op, Purpose, Renewal, Take};
 use crate::claim::{Admission, Answer};
@@ -129,9 +131,14 @@ impl Store {
         let Take { claim, purpose, .. } = take;
         let askers = match (purpose, &admission) {
             (Purpose::First(asker), Admission::Waiting(place)) => {
-                return self.lobby.enter(claim, asker, *place);
+                let holder = claim.holder;
+                // What was offered already may be over by now, so it looks.
+                if self.lobby.enter(claim, asker, *place, sent).is_some() {
+                    self.lobby.hasten(holder, Duration::ZERO);
+                }
+                return;
             }
-            (_, Admission::Waiting(place)) => return self.lobby.stay(claim.holder, *place),
+            (_, Admission::Waiting(place)) => return self.lobby.stay(claim.holder, *place, sent),
             (Purpose::First(asker), _) => vec![asker],
             // When the waiter is gone, a push was faster, or its caller gave up and releases it:
             // in either case it is not ours to give back.
@@ -173,7 +180,8 @@ impl Store {
                 drop(asker.send(Err(failure.clone())));
             }
             Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
-                self.lobby.miss(claim.holder, failure);
+                let lost = self.lobby.miss(claim.holder, failure.retry == Retry::Later);
+                lost.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
             Op::Take(Take { claim, purpose: Purpose::Last, .. }) => {
                 let waiter = self.lobby.take(claim.holder);

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::lobby::Lobby;
 use lockfast_core::{ClientId, HolderId, LockName, LossCause, ReleaseOutcome, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::claim::{Answer, Claim, read_client, whole_us, write_mode};
 use crate::failure::Failure;
-use crate::lobby::Lobby;
 use crate::wire::{self, Argument};
 
 /// How many acquisitions and how many releases one call carries.
@@ -112,10 +112,12 @@ impl Op {
     /// Whether nobody wants the answer any more, so that it need not be asked. Whoever gave up
     /// an acquisition releases it afterwards; a claim that looks when it does not wait any more
     /// would take, after its release, what nobody knows of.
-    pub(crate) fn is_moot(&self, lobby: &Lobby) -> bool {
+    pub(crate) fn is_moot(&self, lobby: &Lobby<Claim>) -> bool {
         match self {
             Self::Take(Take { purpose: Purpose::First(asker), .. }) => asker.is_closed(),
-            Self::Take(Take { claim, .. }) => !lobby.has(claim),
+            Self::Take(Take { claim, .. }) => {
+                lobby.find(claim.holder).is_none_or(|waiting| !Arc::ptr_eq(&waiting, claim))
+            }
             Self::Give(_) => false,
             Self::Renew(renew) => renew.asker.is_closed(),
             Self::Ask(ask) => ask.asker.is_closed(),

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
+use lockfast_core::lobby::{self, Place};
 use lockfast_core::{
     AcquireRequest, ClientId, Error, ErrorKind, Fence, Grant, HolderId, HolderView, Label,
     LockName, LockView, LossCause, Mode, Wait,
@@ -43,6 +44,25 @@ impl Claim {
             && self.ttl == other.ttl
             && self.lock_delay == other.lock_delay
             && self.floor == other.floor
+    }
+}
+
+impl lobby::Claim for Claim {
+    type Told = Result<Answer, Failure>;
+    type Call = HolderId;
+    type Offer = ();
+    const POLL: Duration = Duration::from_secs(5);
+
+    fn holder(&self) -> HolderId {
+        self.holder
+    }
+
+    fn call(&self) -> HolderId {
+        self.holder
+    }
+
+    fn wait(&self) -> Wait {
+        self.wait
     }
 }
 
@@ -94,14 +114,6 @@ pub(crate) enum Admission {
     Taken(Seen),
 }
 
-/// A place in the queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// How long what is in the way lasts if nobody does anything; none when another claim of this
-    /// client looks.
-    pub(crate) blocked: Option<Duration>,
-}
-
 /// What the caller is told.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -118,8 +130,9 @@ impl Admission {
         Err(match code {
             "G" => return read_fence(rest).map(Self::Granted),
             "W" => {
+                // None when another claim of this client looks.
                 let blocked = rest.parse().ok().map(Duration::from_micros);
-                return Ok(Self::Waiting(Place { blocked }));
+                return Ok(Self::Waiting(Place { blocked, now_us: None }));
             }
             "T" => return Seen::read(rest).map(Self::Taken).ok_or_else(nonsense),
             "C" => Error::conflict(claim.mode, mode()?).into(),

@@ -12,7 +12,6 @@ mod config;
 mod failure;
 mod inspect;
 mod listener;
-mod lobby;
 mod migration;
 mod offer;
 mod store;

@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::lobby::Claim as _;
 use lockfast_core::{Moment, Retry};
 
+use crate::claim::Claim;
 use crate::failure::{Failure, Remedy};
 use crate::store::{Store, jitter};
 use crate::wire::{Argument, Wire};
@@ -16,6 +18,8 @@ const LISTEN: Duration = Duration::from_secs(10);
 const BRIEF: Duration = Duration::from_millis(10);
 /// How often it is tried whether we can be woken.
 const TRIALS_MAX: usize = 10;
+/// How often a waiter looks while nobody could tell it: often enough not to miss an offer.
+const POLL_DEAF: Duration = Duration::from_millis(500);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -25,7 +29,7 @@ impl Store {
         let mut pause = PAUSE_MIN;
         let mut read_us = 0;
         loop {
-            self.lobby.set_deaf(true);
+            self.lobby.set_poll(POLL_DEAF);
             let failure = match self.dialer.dial().await {
                 Ok(wire) => {
                     pause = PAUSE_MIN;
@@ -99,7 +103,7 @@ impl Store {
                     let fact = |at| row.and_then(|row| row.number(at)) == Some(1);
                     let (is_refused, is_found) = (fact(0), fact(1));
                     if is_found && !is_refused {
-                        return self.lobby.set_deaf(false);
+                        return self.lobby.set_poll(Claim::POLL);
                     }
                 }
                 Err(_) => tokio::time::sleep(PAUSE_MAX).await,

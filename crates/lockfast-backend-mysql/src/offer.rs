@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::lobby::{TICK, Waiter};
 use lockfast_core::time::ClockPair;
 use lockfast_core::{Fence, Grant, HolderId, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
@@ -11,7 +12,6 @@ use tokio::sync::oneshot;
 use crate::answer::tell_all;
 use crate::batch::{Op, Purpose, Renew, Renewal, Take};
 use crate::claim::{Answer, Claim};
-use crate::lobby::Waiter;
 use crate::store::Store;
 
 /// A lock that was given to a claim that waited. It lasts only briefly until it is renewed, so
@@ -64,7 +64,7 @@ impl Store {
             ["H", holder, blocked_us] => {
                 let blocked = blocked_us.parse().ok().map(Duration::from_micros);
                 if let (Ok(holder), Some(blocked)) = (HolderId::parse(holder), blocked) {
-                    self.lobby.lead(holder, blocked);
+                    self.lobby.hasten(holder, blocked + TICK);
                 }
             }
             ["R", holder, reason @ ..] => {
@@ -82,7 +82,7 @@ impl Store {
     /// or after an answer that said the same, and then its holder has the lock and uses it. Only a
     /// release gives a lock back, and whoever gave up an acquisition releases it.
     fn take_offer(&self, offer: &Offer, clock: Option<ClockPair>) {
-        let Some(waiter) = self.lobby.take_offered(offer.holder) else { return };
+        let Some(waiter) = self.lobby.take_called(offer.holder, ()) else { return };
         // Nobody renews a detached lease, and an old offer may end before it is renewed.
         let grant = offer.grant(&waiter.claim, clock).filter(|_| !waiter.claim.detached);
         match (grant, self.me()) {
@@ -93,7 +93,7 @@ impl Store {
     }
 
     /// Makes a full lease of an offer before its asker is told.
-    async fn confirm(self: Arc<Self>, waiter: Waiter, fence: Fence) {
+    async fn confirm(self: Arc<Self>, waiter: Waiter<Claim>, fence: Fence) {
         let claim = Arc::clone(&waiter.claim);
         let lease = RenewRequest {
             name: claim.name.clone(),

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
+use lockfast_core::lobby::{Due, Lobby};
 use lockfast_core::time::ClockPair;
 use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Moment};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::batch::{Ask, Batch, LEASES_MAX, LOCKS_MAX, Op, Purpose, Reply, Take};
-use crate::claim::write_client;
+use crate::claim::{Claim, write_client};
 use crate::failure::{Failure, Remedy};
-use crate::lobby::{Due, Lobby};
 use crate::migration;
 use crate::watcher::Feeds;
 use crate::wire::{Argument, Dialer, Wire};
@@ -35,7 +35,7 @@ pub(crate) struct Store {
     label: Label,
     pub(crate) losses: LossReporter,
     pub(crate) runtime: Handle,
-    pub(crate) lobby: Lobby,
+    pub(crate) lobby: Lobby<Claim>,
     pub(crate) feeds: Feeds,
     pub(crate) labels: Mutex<HashMap<ClientId, Label>>,
     me: Weak<Self>,
@@ -310,11 +310,13 @@ impl Store {
     }
 
     /// Lets those look whose time has come.
-    pub(crate) fn look_again(&self, due: Vec<Due>) {
+    pub(crate) fn look_again(&self, due: Vec<Due<Claim>>) {
         for due in due {
             let (claim, purpose) = match due {
                 Due::Look(claim) => (claim, Purpose::Look),
                 Due::Last(claim) => (claim, Purpose::Last),
+                // Whoever gave it up releases it.
+                Due::Gone(_) => continue,
             };
             self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
         }

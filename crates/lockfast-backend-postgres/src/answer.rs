@@ -1,6 +1,6 @@
 //! What the server says finds the one whom it concerns.
 
-use lockfast_core::{Grant, LossCause, Moment, ReleaseOutcome};
+use lockfast_core::{Grant, LossCause, Moment, ReleaseOutcome, Retry};
 
 use crate::batch::{Asker, Batch, Op, Purpose, Renew, Renewal, Take};
 use crate::claim::{Admission, Answer};
@@ -165,7 +165,8 @@ impl Store {
                 drop(asker.send(Err(failure.clone())));
             }
             Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
-                self.lobby.miss(claim.holder, failure);
+                let lost = self.lobby.miss(claim.holder, failure.retry == Retry::Later);
+                lost.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
             Op::Take(Take { claim, purpose: Purpose::Last, .. }) => {
                 let waiter = self.lobby.take(claim.holder);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockfast_core::lobby::{self, Place};
 use lockfast_core::{
     AcquireRequest, Error, ErrorKind, Fence, Grant, HolderId, LockName, LockView, LossCause, Mode,
     Wait,
@@ -10,6 +11,7 @@ use lockfast_core::{
 use crate::batch::read_mode;
 use crate::failure::Failure;
 use crate::inspect::read_view;
+use crate::offer::Offer;
 
 /// What a holder wants.
 #[derive(Debug)]
@@ -48,22 +50,31 @@ impl Claim {
     }
 }
 
+impl lobby::Claim for Claim {
+    type Told = Result<Answer, Failure>;
+    type Call = i64;
+    type Offer = Offer;
+    const POLL: Duration = Duration::from_secs(5);
+
+    fn holder(&self) -> HolderId {
+        self.holder
+    }
+
+    fn call(&self) -> i64 {
+        self.call
+    }
+
+    fn wait(&self) -> Wait {
+        self.wait
+    }
+}
+
 /// What the server answers to an acquisition.
 #[derive(Debug)]
 pub(crate) enum Admission {
     Granted(Fence),
     Waiting(Place),
     Taken(LockView),
-}
-
-/// A place in the queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) is_head: bool,
-    /// How long what is in the way lasts if nobody does anything.
-    pub(crate) blocked: Option<Duration>,
-    /// The server's clock.
-    pub(crate) now_us: u64,
 }
 
 /// What the caller is told.
@@ -87,10 +98,10 @@ impl Admission {
         Err(match code {
             1 => return read_fence(number).map(Self::Granted),
             2 | 3 => {
-                let blocked = number.and_then(|us| u64::try_from(us).ok());
+                // Only the first in the queue looks by itself.
+                let blocked = number.filter(|_| code == 2).and_then(|us| u64::try_from(us).ok());
                 let blocked = blocked.map(Duration::from_micros);
-                let now_us = u64::try_from(now_us).unwrap_or(0);
-                return Ok(Self::Waiting(Place { is_head: code == 2, blocked, now_us }));
+                return Ok(Self::Waiting(Place { blocked, now_us: u64::try_from(now_us).ok() }));
             }
             4 => {
                 let view = note.and_then(|note| read_view(&claim.name, note));

@@ -19,7 +19,6 @@ mod failure;
 mod inspect;
 mod link;
 mod listener;
-mod lobby;
 mod migration;
 mod offer;
 mod store;

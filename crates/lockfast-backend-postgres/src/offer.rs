@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::lobby::{TICK, Waiter};
 use lockfast_core::time::ClockPair;
 use lockfast_core::{Fence, Grant, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
@@ -11,13 +12,12 @@ use tokio::sync::oneshot;
 use crate::answer::tell_all;
 use crate::batch::{Op, Purpose, Renew, Renewal, Take, Value};
 use crate::claim::{Answer, Claim, read_fence};
-use crate::lobby::Waiter;
 use crate::store::Store;
 use crate::wire::{Uuid, get};
 
 /// A lock that was given to a claim that waited. It lasts only briefly until it is renewed, so
 /// that a waiter that hangs does not hold up those behind it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) call: i64,
     fence: Fence,
@@ -62,7 +62,7 @@ impl Store {
             }
             ["H", call, blocked_us] => {
                 if let (Ok(call), Ok(us)) = (call.parse(), blocked_us.parse()) {
-                    self.lobby.lead(call, Duration::from_micros(us));
+                    self.lobby.hasten(call, Duration::from_micros(us) + TICK);
                 }
             }
             ["R"] => self.ask_for_losses(),
@@ -72,7 +72,7 @@ impl Store {
 
     pub(crate) fn take_offer(&self, offer: &Offer) {
         // Nobody here wants it when there is no waiter: whoever gave up releases it.
-        let Some(mut waiter) = self.lobby.answer_call(offer) else { return };
+        let Some(mut waiter) = self.lobby.take_called(offer.call, *offer) else { return };
         if !waiter.is_wanted() {
             return self.undo(&waiter.claim);
         }
@@ -90,7 +90,7 @@ impl Store {
     }
 
     /// Makes a full lease of an offer before its asker is told.
-    async fn confirm(self: Arc<Self>, waiter: Waiter, fence: Fence) {
+    async fn confirm(self: Arc<Self>, waiter: Waiter<Claim>, fence: Fence) {
         let claim = Arc::clone(&waiter.claim);
         let lease = RenewRequest {
             name: claim.name.clone(),

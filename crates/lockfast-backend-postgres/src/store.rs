@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
+use lockfast_core::lobby::{Due, Lobby};
 use lockfast_core::{ClientId, ConnectContext, Label, LossReporter, Moment};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
@@ -17,7 +18,6 @@ use crate::claim::Claim;
 use crate::config::Config;
 use crate::drive::Drive;
 use crate::failure::Failure;
-use crate::lobby::{Due, Lobby};
 use crate::watcher::Feeds;
 use crate::wire::Dialer;
 
@@ -32,7 +32,7 @@ pub(crate) struct Store {
     pub(crate) label: Label,
     pub(crate) losses: LossReporter,
     pub(crate) runtime: Handle,
-    pub(crate) lobby: Lobby,
+    pub(crate) lobby: Lobby<Claim>,
     pub(crate) feeds: Feeds,
     pub(crate) drive: Arc<Drive>,
     /// Wakes the link when something is asked.

@@ -3,7 +3,8 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use lockfast_core::{ErrorKind, Fence, Grant, HolderId, LossCause, Moment, ReleaseOutcome};
+use lockfast_core::lobby::Place;
+use lockfast_core::{ErrorKind, Fence, Grant, HolderId, LossCause, Moment, ReleaseOutcome, Retry};
 
 use crate::batch::{Asker, Batch, Give, Op, Purpose, Renew, Renewal, Take, Then};
 use crate::claim::{Admission, Answer, Claim};
@@ -119,7 +120,7 @@ impl Store {
                 if asker.is_closed() {
                     self.undo(&claim);
                 } else {
-                    self.lobby.enter(claim, asker, Some((*place, sent)), None);
+                    self.lobby.enter(claim, asker, *place, sent);
                 }
                 return;
             }
@@ -275,14 +276,15 @@ impl Store {
 
     /// Nothing is granted for a while: whoever may wait does.
     pub(crate) fn postpone(&self, op: Op, failure: &Failure, pause: Duration) {
+        let (place, now) = (Place { blocked: Some(pause), now_us: None }, Moment::now());
         match op {
             Op::Take(Take { claim, purpose: Purpose::First(asker), .. })
                 if claim.wait.is_open() =>
             {
-                self.lobby.enter(claim, asker, None, Some(pause));
+                self.lobby.enter(claim, asker, place, now);
             }
             Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
-                self.lobby.miss(claim.holder, failure, Some(pause));
+                self.lobby.stay(claim.holder, place, now);
             }
             op => self.fail_op(op, failure),
         }
@@ -295,7 +297,8 @@ impl Store {
                 drop(asker.send(Err(failure.clone())));
             }
             Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
-                self.lobby.miss(claim.holder, failure, None);
+                let lost = self.lobby.miss(claim.holder, failure.retry == Retry::Later);
+                lost.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
             Op::Take(Take { claim, purpose: Purpose::Last, .. }) => {
                 let waiter = self.lobby.take(claim.holder);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockfast_core::lobby::{self, Place};
 use lockfast_core::{
     AcquireRequest, Error, ErrorKind, Fence, Grant, HolderId, LockName, LossCause, Mode, Wait,
 };
@@ -58,6 +59,25 @@ impl Claim {
     }
 }
 
+impl lobby::Claim for Claim {
+    type Told = Result<Answer, Failure>;
+    type Call = HolderId;
+    type Offer = ();
+    const POLL: Duration = Duration::from_millis(5500);
+
+    fn holder(&self) -> HolderId {
+        self.holder
+    }
+
+    fn call(&self) -> HolderId {
+        self.holder
+    }
+
+    fn wait(&self) -> Wait {
+        self.wait
+    }
+}
+
 /// Whole milliseconds, upwards: the store must not let go before the holder does.
 pub(crate) fn whole_ms(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
@@ -69,16 +89,6 @@ pub(crate) enum Admission {
     Granted(Fence),
     Waiting(Place),
     Taken(Seen),
-}
-
-/// A place in the queue.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) is_head: bool,
-    /// How long what is in the way lasts if nobody does anything; for ever without.
-    pub(crate) blocked: Option<Duration>,
-    /// The server's clock.
-    pub(crate) now_us: u64,
 }
 
 /// What the caller is told.
@@ -101,7 +111,7 @@ impl Admission {
         let text = || fields.first().and_then(Reply::as_text).unwrap_or_default();
         let mode = || record::read_mode(text()).ok_or_else(nonsense);
         Err(match code.as_int() {
-            Some(0) => return Place::read(fields).map(Self::Waiting).ok_or_else(nonsense),
+            Some(0) => return read_place(fields).map(Self::Waiting).ok_or_else(nonsense),
             Some(1) => return Seen::read(fields).map(Self::Taken).ok_or_else(nonsense),
             Some(2) => Error::conflict(claim.mode, mode()?).into(),
             Some(3) => Error::already_held(claim.mode, mode()?).into(),
@@ -121,15 +131,13 @@ impl Admission {
     }
 }
 
-impl Place {
-    fn read(fields: &[Reply]) -> Option<Self> {
-        let [place, blocked_ms, now_us] = fields else { return None };
-        Some(Self {
-            is_head: place.as_int()? == 0,
-            blocked: u64::try_from(blocked_ms.as_int()?).ok().map(Duration::from_millis),
-            now_us: u64::try_from(now_us.as_int()?).ok()?,
-        })
-    }
+/// A place in the queue. Only the first looks by itself, unless what is in its way never ends.
+fn read_place(fields: &[Reply]) -> Option<Place> {
+    let [place, blocked_ms, now_us] = fields else { return None };
+    let is_head = place.as_int()? == 0;
+    let blocked = u64::try_from(blocked_ms.as_int()?).ok().map(Duration::from_millis);
+    let now_us = u64::try_from(now_us.as_int()?).ok()?;
+    Some(Place { blocked: blocked.filter(|_| is_head), now_us: Some(now_us) })
 }
 
 fn exhausted() -> Failure {

@@ -3,20 +3,21 @@
 
 mod tally;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, Moment, RenewRequest};
+use lockfast_core::lobby::Lobby;
+use lockfast_core::{ConnectContext, ErrorKind, Moment, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::batch::{Op, Plain, Renew};
+use crate::claim::Claim;
 use crate::config::Endpoint;
-use crate::lobby::Lobby;
 use crate::record;
 use crate::slot;
-use crate::store::{Store, lock};
+use crate::store::{Labels, Store, lock};
 use crate::wire::cluster::{Range, draw_map, read_place};
 use crate::wire::dial::Dialer;
 use crate::wire::link::{Link, Traffic as _, jitter};
@@ -33,8 +34,8 @@ pub(crate) struct Cluster {
     me: Weak<Self>,
     dialer: Arc<Dialer>,
     context: ConnectContext,
-    lobby: Arc<Lobby>,
-    labels: Arc<Mutex<HashMap<ClientId, Label>>>,
+    lobby: Arc<Lobby<Claim>>,
+    labels: Labels,
     map: Mutex<Map>,
     /// Requests that wait for a new map.
     moved: Mutex<Vec<Op>>,

@@ -19,7 +19,6 @@ mod claim;
 mod cluster;
 mod config;
 mod inspect;
-mod lobby;
 mod offer;
 mod record;
 mod script;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::lobby::{TICK, Waiter};
 use lockfast_core::time::ClockPair;
 use lockfast_core::{Fence, Grant, HolderId, LockName, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
@@ -11,7 +12,6 @@ use tokio::sync::oneshot;
 use crate::answer::tell_all;
 use crate::batch::{Give, Op, Purpose, Renew, Renewal, Take, Then};
 use crate::claim::{Answer, Claim};
-use crate::lobby::Waiter;
 use crate::record;
 use crate::store::Store;
 
@@ -67,8 +67,9 @@ impl Store {
                 }
                 ["H", holder, blocked_ms] => {
                     let blocked = blocked_ms.parse().ok().map(Duration::from_millis);
-                    let holder = record::read_holder(holder);
-                    holder.into_iter().for_each(|holder| self.lobby.lead(holder, blocked));
+                    if let (Some(holder), Some(blocked)) = (record::read_holder(holder), blocked) {
+                        self.lobby.hasten(holder, blocked + TICK);
+                    }
                 }
                 _ => {}
             }
@@ -108,7 +109,7 @@ impl Store {
     }
 
     /// Makes a full lease of an offer before its asker is told.
-    async fn confirm(self: Arc<Self>, waiter: Waiter, fence: Fence) {
+    async fn confirm(self: Arc<Self>, waiter: Waiter<Claim>, fence: Fence) {
         let claim = Arc::clone(&waiter.claim);
         let lease = RenewRequest {
             name: claim.name.clone(),

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
+use lockfast_core::lobby::{Due, Lobby};
 use lockfast_core::{
     BoxFuture, ClientId, ConnectContext, ErrorKind, Fence, HolderId, Label, LossReporter, Mode,
     Moment,
@@ -20,13 +21,15 @@ use crate::channels::Channels;
 use crate::claim::Claim;
 use crate::cluster::Cluster;
 use crate::config::{Config, Endpoint, OnDataLoss};
-use crate::lobby::{Due, Lobby};
 use crate::record::{self, Keys};
 use crate::simple::Simplicity;
 use crate::wire::connection::Connection;
 use crate::wire::dial::Dialer;
 use crate::wire::link::{Pump, Traffic};
 use crate::wire::{Failure, Pipeline, Reply, UNSUBSCRIBED};
+
+/// What is known of who others are.
+pub(crate) type Labels = Arc<Mutex<HashMap<ClientId, Label>>>;
 
 /// So many requests at once are worth two batches.
 const HALVED_MIN: usize = 8;
@@ -44,8 +47,8 @@ pub(crate) struct Store {
     pub(crate) label: Label,
     pub(crate) losses: LossReporter,
     pub(crate) runtime: Handle,
-    pub(crate) lobby: Arc<Lobby>,
-    pub(crate) labels: Arc<Mutex<HashMap<ClientId, Label>>>,
+    pub(crate) lobby: Arc<Lobby<Claim>>,
+    pub(crate) labels: Labels,
     /// The cluster of which it is a part.
     pub(crate) cluster: Option<Weak<Cluster>>,
     channels: Channels,
@@ -92,7 +95,7 @@ impl Store {
     pub(crate) fn build(
         dialer: Arc<Dialer>,
         context: ConnectContext,
-        (lobby, labels): (Arc<Lobby>, Arc<Mutex<HashMap<ClientId, Label>>>),
+        (lobby, labels): (Arc<Lobby<Claim>>, Labels),
         cluster: Option<Weak<Cluster>>,
     ) -> Arc<Self> {
         let pump: Arc<OnceLock<Pump<Self>>> = Arc::default();

@@ -20,7 +20,9 @@
 //! | what became of a store's schema | [`migration`] |
 //! | names of spans, events and metrics | [`observe`] |
 //! | the queue that lets a store batch | [`batch`] |
+//! | those who wait at a store that pushes | [`lobby`] |
 //! | events for whoever watches | [`watch`] |
+//! | chance that spreads what many do | [`mod@jitter`] |
 
 pub mod address;
 pub mod backend;
@@ -30,6 +32,8 @@ pub mod error;
 pub mod fence;
 pub mod grant;
 pub mod holder;
+pub mod jitter;
+pub mod lobby;
 pub mod migration;
 pub mod name;
 pub mod observe;
@@ -48,6 +52,7 @@ pub use grant::{
     AcquireOutcome, Grant, LossCause, Refusal, ReleaseOutcome, RenewOutcome, RevokeOutcome,
 };
 pub use holder::{ClientId, HolderId, Label};
+pub use jitter::jitter;
 pub use migration::Migration;
 pub use name::LockName;
 pub use request::{AcquireRequest, Mode, Query, ReleaseRequest, RenewRequest, RevokeRequest, Wait};

@@ -1,0 +1,346 @@
+//! Those who wait at a store that tells by a push whose turn it is, so that nobody polls; but each
+//! looks by itself when what is in its way ends by itself, and once in a while in case a push was
+//! lost. What a push looks like, and what is asked when somebody looks, is the store's.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use crate::holder::HolderId;
+use crate::jitter::jitter;
+use crate::request::Wait;
+use crate::time::{ClockPair, Moment};
+
+/// A lock is free one tick of the server's clock after its time is up.
+pub const TICK: Duration = Duration::from_millis(1);
+/// For how long a wait goes on while the server cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many offers may wait for their claims, and for how long: their questions are answered then.
+const EARLY_MAX: usize = 4096;
+const EARLY_AGE_MAX: Duration = Duration::from_secs(5);
+/// How often whoever tends an empty lobby looks into it.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// A claim that can wait.
+pub trait Claim {
+    /// What those who ask for it are told.
+    type Told;
+    /// How a push calls it: by its holder, unless somebody could read that.
+    type Call: Copy + Eq + Hash;
+    /// What a push brings it.
+    type Offer;
+    /// How often it looks although nobody told it to.
+    const POLL: Duration;
+
+    /// Whose it is.
+    fn holder(&self) -> HolderId;
+
+    /// How it is called.
+    fn call(&self) -> Self::Call;
+
+    /// For how long it may wait.
+    fn wait(&self) -> Wait;
+}
+
+/// What the server said of a claim that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// How long what is in its way lasts if nobody does anything; none when it need not look then.
+    pub blocked: Option<Duration>,
+    /// The server's clock, if it told.
+    pub now_us: Option<u64>,
+}
+
+/// A claim that waits, and whoever asked for it.
+pub struct Waiter<C: Claim> {
+    /// What it waits for.
+    pub claim: Arc<C>,
+    /// Who is to be told.
+    pub askers: Vec<oneshot::Sender<C::Told>>,
+    /// The clocks when it was last heard of, if the server told.
+    pub clock: Option<ClockPair>,
+    until: Option<Moment>,
+    /// Whether its time is up, so that it must not join the queue again: the next answer ends the
+    /// wait, whatever it is.
+    is_leaving: bool,
+    due_ns: u64,
+    failing_since: Option<Moment>,
+}
+
+/// What has to be done about a waiter whose time has come.
+#[derive(Debug)]
+pub enum Due<C> {
+    /// Look whether its turn has come.
+    Look(Arc<C>),
+    /// Take what it can get now, or go: its wait is over.
+    Last(Arc<C>),
+    /// Nobody asks any more, so it is not in the lobby any more.
+    Gone(Arc<C>),
+}
+
+/// All who wait.
+pub struct Lobby<C: Claim> {
+    room: Mutex<Room<C>>,
+    changed: Notify,
+}
+
+struct Room<C: Claim> {
+    poll: Duration,
+    waiters: HashMap<HolderId, Waiter<C>>,
+    calls: HashMap<C::Call, HolderId>,
+    /// Offers that came, on another connection, before the answer that their claims wait.
+    early: HashMap<C::Call, (C::Offer, Moment)>,
+    due: BTreeSet<(u64, HolderId)>,
+    /// When whoever tends the lobby looks next.
+    looks_at_ns: u64,
+}
+
+impl Place {
+    fn clock(self, sent: Moment) -> Option<ClockPair> {
+        self.now_us.map(|server_us| ClockPair { sent, server_us })
+    }
+}
+
+impl<C: Claim> Waiter<C> {
+    /// Forgets those who do not ask any more. Returns whether somebody does.
+    pub fn is_wanted(&mut self) -> bool {
+        self.askers.retain(|asker| !asker.is_closed());
+        !self.askers.is_empty()
+    }
+
+    /// When to look next.
+    fn plan(&self, blocked: Option<Duration>, poll: Duration, now: Moment) -> Moment {
+        let mut due = now + poll.mul_f64(1.0 + 0.2 * jitter());
+        if let Some(blocked) = blocked {
+            due = due.earlier_of(now + blocked + TICK);
+        }
+        match self.until {
+            Some(until) if !self.is_leaving => due.earlier_of(until),
+            _ => due,
+        }
+    }
+}
+
+impl<C: Claim> Default for Lobby<C> {
+    fn default() -> Self {
+        let room = Room {
+            poll: C::POLL,
+            waiters: HashMap::new(),
+            calls: HashMap::new(),
+            early: HashMap::new(),
+            due: BTreeSet::new(),
+            looks_at_ns: 0,
+        };
+        Self { room: Mutex::new(room), changed: Notify::new() }
+    }
+}
+
+impl<C: Claim> Lobby<C> {
+    /// Lets everybody look so often from now on, [`Claim::POLL`] or not.
+    pub fn set_poll(&self, poll: Duration) {
+        self.lock().poll = poll;
+        self.rouse();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Room<C>> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a claim wait, as the server answered to what was `sent` then. Whoever waits for the
+    /// same holder already waits with it. Returns the offer that came already.
+    pub fn enter(
+        &self,
+        claim: Arc<C>,
+        asker: oneshot::Sender<C::Told>,
+        place: Place,
+        sent: Moment,
+    ) -> Option<C::Offer> {
+        let now = Moment::now();
+        let (holder, call, until) = (claim.holder(), claim.call(), claim.wait().until());
+        let mut room = self.lock();
+        let mut askers = room.remove(holder).map_or_else(Vec::new, |waiter| waiter.askers);
+        askers.push(asker);
+        let waiter = Waiter {
+            claim,
+            askers,
+            clock: place.clock(sent),
+            until,
+            is_leaving: false,
+            due_ns: 0,
+            failing_since: None,
+        };
+        let due = waiter.plan(place.blocked, room.poll, now);
+        room.waiters.insert(holder, waiter);
+        room.calls.insert(call, holder);
+        self.schedule(&mut room, holder, due);
+        let early = room.early.remove(&call);
+        early.filter(|(_, came)| now.since(*came) < EARLY_AGE_MAX).map(|(offer, _)| offer)
+    }
+
+    /// A look has shown that the claim still waits.
+    pub fn stay(&self, holder: HolderId, place: Place, sent: Moment) {
+        let mut room = self.lock();
+        let poll = room.poll;
+        let Some(waiter) = room.waiters.get_mut(&holder) else { return };
+        waiter.clock = place.clock(sent);
+        waiter.failing_since = None;
+        let due = waiter.plan(place.blocked, poll, Moment::now());
+        self.schedule(&mut room, holder, due);
+    }
+
+    /// Lets a claim look after this time, if not before.
+    pub fn hasten(&self, call: C::Call, after: Duration) {
+        let due = Moment::now() + after;
+        let mut room = self.lock();
+        let Some(holder) = room.calls.get(&call).copied() else { return };
+        if room.waiters.get(&holder).is_some_and(|waiter| due.host_ns() < waiter.due_ns) {
+            self.schedule(&mut room, holder, due);
+        }
+    }
+
+    /// A look brought no answer. When that does not pass, or has not for long, the claim is taken
+    /// out, and whoever asked is returned to be told.
+    pub fn miss(&self, holder: HolderId, is_passing: bool) -> Vec<oneshot::Sender<C::Told>> {
+        let now = Moment::now();
+        let mut room = self.lock();
+        let poll = room.poll;
+        let Some(waiter) = room.waiters.get_mut(&holder) else { return Vec::new() };
+        let since = *waiter.failing_since.get_or_insert(now);
+        if !is_passing || now.since(since) > PATIENCE {
+            return room.remove(holder).map_or_else(Vec::new, |waiter| waiter.askers);
+        }
+        let due = waiter.plan(None, poll, now);
+        self.schedule(&mut room, holder, due);
+        Vec::new()
+    }
+
+    /// Takes a claim out, because its turn has come or nobody wants it any more.
+    pub fn take(&self, holder: HolderId) -> Option<Waiter<C>> {
+        self.lock().remove(holder)
+    }
+
+    /// Takes out the claim that an offer is for. One that is not there may come yet, and will find
+    /// the offer.
+    pub fn take_called(&self, call: C::Call, offer: C::Offer) -> Option<Waiter<C>> {
+        let mut room = self.lock();
+        if let Some(holder) = room.calls.get(&call).copied() {
+            return room.remove(holder);
+        }
+        let now = Moment::now();
+        if room.early.len() >= EARLY_MAX {
+            room.early.retain(|_, (_, came)| now.since(*came) < EARLY_AGE_MAX);
+        }
+        if room.early.len() < EARLY_MAX {
+            room.early.insert(call, (offer, now));
+        }
+        None
+    }
+
+    /// The claim of a holder that waits.
+    pub fn find(&self, holder: HolderId) -> Option<Arc<C>> {
+        self.lock().waiters.get(&holder).map(|waiter| Arc::clone(&waiter.claim))
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.lock().waiters.is_empty()
+    }
+
+    /// Everybody looks now: pushes may have been lost.
+    pub fn rouse(&self) {
+        let now_ns = Moment::now().host_ns();
+        let mut room = self.lock();
+        let Room { waiters, due, looks_at_ns, .. } = &mut *room;
+        due.clear();
+        for (holder, waiter) in waiters.iter_mut() {
+            waiter.due_ns = now_ns;
+            due.insert((now_ns, *holder));
+        }
+        *looks_at_ns = now_ns;
+        self.changed.notify_one();
+    }
+
+    fn schedule(&self, room: &mut Room<C>, holder: HolderId, due: Moment) {
+        let due_ns = due.host_ns();
+        let Some(waiter) = room.waiters.get_mut(&holder) else { return };
+        room.due.remove(&(waiter.due_ns, holder));
+        waiter.due_ns = due_ns;
+        room.due.insert((due_ns, holder));
+        if due_ns < room.looks_at_ns {
+            room.looks_at_ns = due_ns;
+            self.changed.notify_one();
+        }
+    }
+
+    /// What is due, each planned again in case no answer comes, and when the next will be.
+    pub fn take_due(&self, now: Moment) -> (Vec<Due<C>>, Option<Moment>) {
+        let mut found = Vec::new();
+        let mut room = self.lock();
+        let poll = room.poll;
+        while let Some((due_ns, holder)) = room.due.first().copied()
+            && due_ns <= now.host_ns()
+        {
+            room.due.pop_first();
+            let Some(waiter) = room.waiters.get_mut(&holder) else { continue };
+            if !waiter.is_wanted() {
+                found.extend(room.remove(holder).map(|waiter| Due::Gone(waiter.claim)));
+                continue;
+            }
+            waiter.is_leaving |= waiter.until.is_some_and(|until| until.has_passed(now));
+            let claim = Arc::clone(&waiter.claim);
+            found.push(if waiter.is_leaving { Due::Last(claim) } else { Due::Look(claim) });
+            waiter.due_ns = waiter.plan(None, poll, now).host_ns();
+            let due_ns = waiter.due_ns;
+            room.due.insert((due_ns, holder));
+        }
+        let next_ns = room.due.first().map(|(due_ns, _)| *due_ns);
+        room.looks_at_ns = next_ns.unwrap_or(u64::MAX);
+        (found, next_ns.map(Moment::from_host_ns))
+    }
+
+    /// Tends the lobby for ever, on a tokio runtime: hands whatever is due to `submit`.
+    ///
+    /// # Cancel safety
+    /// Safe: those who wait are tended by whoever does it next.
+    pub async fn tend(&self, submit: impl Fn(Vec<Due<C>>)) {
+        loop {
+            let (due, next) = self.take_due(Moment::now());
+            if !due.is_empty() {
+                submit(due);
+                continue;
+            }
+            let wait = next.map_or(IDLE, |next| next.remaining(Moment::now()));
+            // Either way it is time to look again.
+            let _ = tokio::time::timeout(wait, self.changed.notified()).await;
+        }
+    }
+}
+
+impl<C: Claim> Room<C> {
+    fn remove(&mut self, holder: HolderId) -> Option<Waiter<C>> {
+        let waiter = self.waiters.remove(&holder)?;
+        self.calls.remove(&waiter.claim.call());
+        self.due.remove(&(waiter.due_ns, holder));
+        Some(waiter)
+    }
+}
+
+impl<C: Claim> fmt::Debug for Lobby<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lobby").finish_non_exhaustive()
+    }
+}
+
+impl<C: Claim> fmt::Debug for Waiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiter").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "lobby_test.rs"]
+mod tests;

@@ -1,0 +1,177 @@
+use super::*;
+use crate::holder::ClientId;
+
+/// So long that no machine is slow enough to matter.
+const POLL: Duration = Duration::from_secs(3600);
+const MINUTE: Duration = Duration::from_secs(60);
+
+struct Call {
+    holder: HolderId,
+    number: u32,
+    wait: Wait,
+}
+
+impl Claim for Call {
+    type Told = ();
+    type Call = u32;
+    type Offer = &'static str;
+    const POLL: Duration = POLL;
+
+    fn holder(&self) -> HolderId {
+        self.holder
+    }
+
+    fn call(&self) -> u32 {
+        self.number
+    }
+
+    fn wait(&self) -> Wait {
+        self.wait
+    }
+}
+
+type Told = oneshot::Receiver<()>;
+
+fn call(number: u32, wait: Wait) -> Arc<Call> {
+    let holder = HolderId::random(ClientId::random().unwrap()).unwrap();
+    Arc::new(Call { holder, number, wait })
+}
+
+/// Lets a claim wait of which nothing more is known.
+fn enter(lobby: &Lobby<Call>, claim: &Arc<Call>) -> (Told, Option<&'static str>) {
+    let (asker, told) = oneshot::channel();
+    let place = Place { blocked: None, now_us: None };
+    (told, lobby.enter(Arc::clone(claim), asker, place, Moment::now()))
+}
+
+fn wait(lobby: &Lobby<Call>, number: u32, wait: Wait) -> (HolderId, Told) {
+    let claim = call(number, wait);
+    (claim.holder, enter(lobby, &claim).0)
+}
+
+/// In how long somebody looks.
+#[track_caller]
+fn next_look(lobby: &Lobby<Call>) -> Duration {
+    let now = Moment::now();
+    let (due, next) = lobby.take_due(now);
+    assert!(due.is_empty(), "somebody looks now");
+    next.unwrap().since(now)
+}
+
+fn after(span: Duration) -> Moment {
+    Moment::now() + span
+}
+
+#[test]
+fn a_waiter_looks_when_it_should_and_once_in_a_while() {
+    let lobby = Lobby::default();
+    let (holder, _told) = wait(&lobby, 1, Wait::Forever);
+    let poll = next_look(&lobby);
+    assert!(poll > POLL / 2 && poll <= POLL.mul_f64(1.2), "{poll:?}");
+    lobby.hasten(1, MINUTE * 2);
+    assert!(next_look(&lobby) <= MINUTE * 2);
+    lobby.hasten(1, MINUTE * 4);
+    assert!(next_look(&lobby) <= MINUTE * 2, "it looks no later");
+    let (due, next) = lobby.take_due(after(MINUTE * 3));
+    assert!(matches!(due.as_slice(), [Due::Look(claim)] if claim.holder == holder));
+    assert!(next.is_some(), "it is planned again in case no answer comes");
+    lobby.stay(holder, Place { blocked: Some(MINUTE), now_us: None }, Moment::now());
+    assert!(next_look(&lobby) <= MINUTE + TICK);
+    lobby.set_poll(MINUTE / 2);
+    assert_eq!(lobby.take_due(Moment::now()).0.len(), 1);
+    assert!(next_look(&lobby) <= MINUTE);
+}
+
+#[test]
+fn a_wait_ends_with_one_last_look() {
+    let lobby = Lobby::default();
+    let (_, _told) = wait(&lobby, 1, Wait::Until(after(POLL / 5)));
+    assert!(next_look(&lobby) <= POLL / 5);
+    assert!(matches!(lobby.take_due(after(POLL / 4)).0.as_slice(), [Due::Last(_)]));
+    assert!(lobby.take_due(after(POLL / 4)).0.is_empty(), "it is the last");
+}
+
+/// P10: whose time is up does not join the queue again, also when everybody is to look.
+#[test]
+fn who_leaves_does_not_come_back() {
+    let lobby = Lobby::default();
+    let (_, _told) = wait(&lobby, 1, Wait::Until(Moment::now()));
+    for _ in 0..2 {
+        assert!(matches!(lobby.take_due(Moment::now()).0.as_slice(), [Due::Last(_)]));
+        lobby.rouse();
+    }
+}
+
+#[test]
+fn whoever_is_not_asked_for_any_more_is_gone() {
+    let lobby = Lobby::default();
+    let (holder, told) = wait(&lobby, 1, Wait::Forever);
+    drop(told);
+    lobby.rouse();
+    assert!(matches!(lobby.take_due(Moment::now()).0.as_slice(), [Due::Gone(_)]));
+    assert!(lobby.is_empty() && lobby.find(holder).is_none());
+    assert!(lobby.take_called(1, "late").is_none());
+}
+
+/// P7: what a holder asks again it waits for once, under the name that the server knows last.
+#[test]
+fn a_claim_that_waits_is_joined() {
+    let lobby = Lobby::default();
+    let first = call(1, Wait::Until(Moment::now()));
+    let again = Arc::new(Call { holder: first.holder, number: 2, wait: Wait::Forever });
+    let (_told, _) = enter(&lobby, &first);
+    let (_told_too, _) = enter(&lobby, &again);
+    lobby.rouse();
+    assert!(matches!(lobby.take_due(Moment::now()).0.as_slice(), [Due::Look(_)]));
+    assert!(lobby.take_called(1, "an old one").is_none());
+    assert_eq!(lobby.take_called(2, "a new one").unwrap().askers.len(), 2);
+    assert!(lobby.is_empty() && lobby.take_due(after(POLL * 2)).0.is_empty());
+}
+
+#[test]
+fn a_look_without_an_answer_is_repeated_for_a_while() {
+    let lobby = Lobby::default();
+    let (holder, _told) = wait(&lobby, 1, Wait::Forever);
+    assert!(lobby.miss(holder, true).is_empty());
+    assert!(next_look(&lobby) > POLL / 2);
+    lobby.lock().waiters.get_mut(&holder).unwrap().failing_since =
+        Some(Moment::now().before(PATIENCE * 2));
+    assert_eq!(lobby.miss(holder, true).len(), 1, "it was for long");
+    let (holder, _told) = wait(&lobby, 1, Wait::Forever);
+    assert_eq!(lobby.miss(holder, false).len(), 1, "it is for good");
+    assert!(lobby.is_empty() && lobby.miss(holder, false).is_empty());
+}
+
+/// P10: an offer that comes before the answer that lets its claim wait is not lost, but neither is
+/// it kept for ever.
+#[test]
+fn an_offer_may_come_before_its_claim() {
+    let lobby = Lobby::default();
+    assert!(lobby.take_called(1, "early").is_none());
+    let claim = call(1, Wait::Forever);
+    let (_told, offer) = enter(&lobby, &claim);
+    assert_eq!(offer, Some("early"));
+    assert!(enter(&lobby, &claim).1.is_none(), "it is given once");
+    assert_eq!(lobby.take_called(1, "in time").unwrap().claim.holder, claim.holder);
+
+    let long_ago = Moment::now().before(EARLY_AGE_MAX * 2);
+    lobby.lock().early.extend((2..9000).map(|call| (call, ("old", long_ago))));
+    assert!(enter(&lobby, &call(2, Wait::Forever)).1.is_none());
+    (9000..9000 + 2 * EARLY_MAX as u32).for_each(|call| drop(lobby.take_called(call, "new")));
+    assert_eq!(lobby.lock().early.len(), EARLY_MAX);
+}
+
+#[tokio::test]
+async fn whoever_tends_is_woken_by_what_is_due_earlier() {
+    let lobby = Arc::new(Lobby::default());
+    let (looked, mut looks) = tokio::sync::mpsc::unbounded_channel();
+    let tended = Arc::clone(&lobby);
+    let tending = tokio::spawn(async move {
+        tended.tend(|due| looked.send(due.len()).unwrap()).await;
+    });
+    let (_, _told) = wait(&lobby, 1, Wait::Forever);
+    tokio::task::yield_now().await;
+    lobby.hasten(1, Duration::ZERO);
+    tokio::time::timeout(MINUTE, looks.recv()).await.unwrap();
+    tending.abort();
+}
