@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::lobby::Claim as _;
-use lockfast_core::{Moment, Retry};
+use lockfast_core::{Moment, Retry, jitter};
 
 use crate::claim::Claim;
 use crate::failure::{Failure, Remedy};
-use crate::store::{Store, jitter};
+use crate::store::Store;
 use crate::wire::{Argument, Wire};
 
 /// How long one call listens. A connection that is dead without a word is noticed after that.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockfast_core::batch::Inbox;
 use lockfast_core::lobby::{Due, Lobby};
 use lockfast_core::time::ClockPair;
-use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Moment};
+use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Moment, jitter};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -371,9 +371,4 @@ impl Store {
 /// Locks a mutex; nothing that holds one of these can panic half-way.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A number from 0 to below 1 that spreads what would otherwise happen at one moment.
-pub(crate) fn jitter() -> f64 {
-    f64::from(getrandom::u32().unwrap_or(u32::MAX / 2)) / (f64::from(u32::MAX) + 1.0)
 }

@@ -9,7 +9,7 @@ use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
     EventStream, Guarantee, HolderId, LockName, LockView, Moment, Profile, Query, Refusal,
     ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
-    RevokeRequest,
+    RevokeRequest, jitter,
 };
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::inspect::read_view;
 use crate::link::Link;
 use crate::store::{Store, closed};
-use crate::wire::{Dialer, get, jitter};
+use crate::wire::{Dialer, get};
 use crate::{listener, migration, watcher};
 
 /// How often what nobody uses is removed, and how old it must be.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use lockfast_core::Moment;
+use lockfast_core::{Moment, jitter};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
@@ -16,7 +16,7 @@ use crate::answer::Reply;
 use crate::batch::{Batch, One, Op, Plain, Value, whole_us};
 use crate::failure::Failure;
 use crate::store::{Store, Work};
-use crate::wire::{Param, Session, Uuid, get, jitter, random};
+use crate::wire::{Param, Session, Uuid, get, random};
 
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use lockfast_core::{ErrorKind, Moment};
+use lockfast_core::{ErrorKind, Moment, jitter};
 use tokio::sync::oneshot;
 
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::migration::LISTENER_CLASS;
 use crate::store::Store;
-use crate::wire::{Dialer, Push, Session, get, jitter};
+use crate::wire::{Dialer, Push, Session, get};
 
 /// How often a connection that nothing comes from is tried.
 const PING_EVERY: Duration = Duration::from_secs(10);

@@ -350,11 +350,6 @@ pub(crate) fn random() -> Result<i64, Failure> {
     Ok(i64::from_le_bytes(bytes))
 }
 
-/// Between 0 and 1, for waits that must not coincide.
-pub(crate) fn jitter() -> f64 {
-    random().map_or(0.5, |number| number.unsigned_abs() as f64 / i64::MAX as f64)
-}
-
 /// A field of a row.
 pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T, Failure> {
     row.try_get(at).map_err(Failure::of_nonsense)

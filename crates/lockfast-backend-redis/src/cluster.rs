@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockfast_core::lobby::Lobby;
-use lockfast_core::{ConnectContext, ErrorKind, Moment, RenewRequest};
+use lockfast_core::{ConnectContext, ErrorKind, Moment, RenewRequest, jitter};
 use tokio::sync::oneshot;
 
 use crate::batch::{Op, Plain, Renew};
@@ -20,7 +20,7 @@ use crate::slot;
 use crate::store::{Labels, Store, lock};
 use crate::wire::cluster::{Range, draw_map, read_place};
 use crate::wire::dial::Dialer;
-use crate::wire::link::{Link, Traffic as _, jitter};
+use crate::wire::link::{Link, Traffic as _};
 use crate::wire::{Failure, Pipeline};
 
 /// The least time between two maps.

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use lockfast_core::watch::{EventFeed, Lease, Leases, Notice};
-use lockfast_core::{EventStream, Fence, LockName, Moment, Result, WatchKind};
+use lockfast_core::{EventStream, Fence, LockName, Moment, Result, WatchKind, jitter};
 use tokio::sync::oneshot;
 
 use crate::batch::{Op, Plain};
@@ -18,7 +18,6 @@ use crate::inspect::{labels, look};
 use crate::record;
 use crate::store::Store;
 use crate::wire::connection::{Arrival, Connection};
-use crate::wire::link::jitter;
 use crate::wire::{Failure, Pipeline};
 
 /// How long the server publishes after the last watcher was heard of, and how often it is.

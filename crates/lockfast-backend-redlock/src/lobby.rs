@@ -6,12 +6,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockfast_core::{HolderId, Moment};
+use lockfast_core::{HolderId, Moment, jitter};
 use tokio::sync::Notify;
 
 use crate::claim::Claim;
 use crate::store::lock;
-use crate::wire::jitter;
 
 /// All who wait.
 #[derive(Default)]

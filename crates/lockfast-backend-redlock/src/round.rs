@@ -4,7 +4,9 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, ErrorKind, Fence, Grant, HolderId, Moment, Retry, Wait};
+use lockfast_core::{
+    AcquireRequest, ErrorKind, Fence, Grant, HolderId, Moment, Retry, Wait, jitter,
+};
 
 use crate::ballot::{Ballot, Said, Verdict};
 use crate::batch::{Op, Take};
@@ -12,7 +14,7 @@ use crate::claim::{Asker, Claim, Manner, Outcome, Phase, State, tell_all};
 use crate::clerk::Pending;
 use crate::giving::Ending;
 use crate::store::Store;
-use crate::wire::{Failure, jitter};
+use crate::wire::Failure;
 
 /// How often a waiter looks although nobody called it.
 const POLL: Duration = Duration::from_secs(5);

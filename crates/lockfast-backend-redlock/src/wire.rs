@@ -2,5 +2,5 @@
 
 pub(crate) use lockfast_backend_redis::node::{
     Config, Connection, Dialer, Endpoint, Failure, Link, Pipeline, Pump, Remedy, Reply, Script,
-    Traffic, connect, digest, jitter,
+    Traffic, connect, digest,
 };

@@ -417,8 +417,3 @@ pub async fn connect<T: Traffic>(dialer: &Dialer, traffic: &T) -> Result<Connect
         Err(_) => Err(Failure::of_silence(&dialer.config().endpoint, limit)),
     }
 }
-
-/// A number from 0 to below 1 that spreads what would otherwise happen at one moment.
-pub fn jitter() -> f64 {
-    f64::from(getrandom::u32().unwrap_or(u32::MAX / 2)) / (f64::from(u32::MAX) + 1.0)
-}

@@ -7,11 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockfast_core::error::quote;
-use lockfast_core::{ErrorKind, Moment};
+use lockfast_core::{ErrorKind, Moment, jitter};
 
 use super::connection::{Arrival, Connection};
 use super::dial::{Dialer, Login};
-use super::link::jitter;
 use super::{Failure, Pipeline, Reply};
 use crate::config::Endpoint;
 use crate::topology::Service;

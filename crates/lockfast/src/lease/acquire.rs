@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Error, ErrorKind, Grant, HolderId, LockName, Mode, Moment,
-    Refusal, Result, Retry, Wait,
+    Refusal, Result, Retry, Wait, jitter,
 };
 use tracing::Instrument as _;
 
 use super::cell::LeaseCell;
 use super::deadline::deadline;
-use super::keeper::jitter;
 use super::policy::Policy;
 use super::undo::{Claim, UndoOnDrop};
 use crate::store::Store;

@@ -54,7 +54,7 @@ impl LeaseCell {
                 grant.from,
                 Moment::now(),
                 policy,
-                super::keeper::jitter(),
+                lockfast_core::jitter(),
             )),
             version: AtomicU64::new(1),
             changed: Notify::new(),

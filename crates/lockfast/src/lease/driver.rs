@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockfast_core::{Error, Moment, RenewOutcome, RenewRequest};
+use lockfast_core::{Error, Moment, RenewOutcome, RenewRequest, jitter};
 
 use super::cell::LeaseCell;
-use super::keeper::{Command, Keeper, jitter};
+use super::keeper::{Command, Keeper};
 use super::state::{Action, Event};
 use crate::store::Store;
 

@@ -121,15 +121,3 @@ impl Keeper {
         self.next_wake.store(0, Ordering::Release);
     }
 }
-
-/// A number from 0 to below 1 that spreads what would otherwise happen at one moment. It is no
-/// secret, so one system call per process is enough.
-pub(crate) fn jitter() -> f64 {
-    static STATE: OnceLock<AtomicU64> = OnceLock::new();
-    let state = STATE.get_or_init(|| AtomicU64::new(getrandom::u64().unwrap_or_default()));
-    // SplitMix64: a counter and a mixer.
-    let mut number = state.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-    number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (number >> 40) as f64 / (1_u64 << 24) as f64
-}

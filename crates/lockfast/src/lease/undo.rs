@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockfast_core::{HolderId, LockName, Moment, ReleaseOutcome, ReleaseRequest, Result};
+use lockfast_core::{HolderId, LockName, Moment, ReleaseOutcome, ReleaseRequest, Result, jitter};
 use tokio::sync::Notify;
 
-use super::keeper;
 use crate::store::Store;
 
 /// Something that a holder has or may have in a store.
@@ -53,7 +52,7 @@ async fn run(claim: Claim) {
     let until = Moment::now() + claim.ttl + claim.lock_delay;
     let mut pause = Duration::from_millis(20);
     while claim.release().await.is_err() && !until.has_passed(Moment::now()) {
-        tokio::time::sleep(pause.mul_f64(0.5 + keeper::jitter())).await;
+        tokio::time::sleep(pause.mul_f64(0.5 + jitter())).await;
         pause = (pause * 2).min(Duration::from_secs(1));
     }
 }

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use lockfast_core::Moment;
+use lockfast_core::{Moment, jitter};
 use tokio::time::Sleep;
 
 use super::super::connection::Connection;
 use super::super::stream::{Readiness, Stream};
-use super::{Failure, Shared, Traffic, connect, jitter, lock};
+use super::{Failure, Shared, Traffic, connect, lock};
 
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
