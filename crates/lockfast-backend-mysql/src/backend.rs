@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
     ErrorKind, EventStream, Fence, Guarantee, HolderId, LockName, LockView, LossCause, Moment,
@@ -36,11 +37,11 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
     let dialer = Dialer::new(Config::read(&address)?)?;
     let runtime = context.runtime.clone();
     let store = Store::new(dialer, context);
-    let connecting = AbortOnDrop(runtime.spawn({
+    let connecting = Task::start(&runtime, {
         let store = Arc::clone(&store);
         async move { store.connect().await }
-    }));
-    let link = connecting.await.map_err(|failure| failure.to_error())?;
+    });
+    let link = connecting.finish().await.map_err(|failure| failure.to_error())?;
     let tasks = vec![
         runtime.spawn(Arc::clone(&store).run(link)).abort_handle(),
         runtime.spawn(Arc::clone(&store).listen()).abort_handle(),
@@ -48,33 +49,6 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
         runtime.spawn(Arc::clone(&store).keep_clean()).abort_handle(),
     ];
     Ok(Arc::new(Mysql { store, profile: profile(), tasks }))
-}
-
-/// A task that ends when nobody waits for it any more.
-struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl<T> Future for AbortOnDrop<Result<T, Failure>> {
-    type Output = Result<T, Failure>;
-
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        std::pin::Pin::new(&mut self.0).poll(context).map(|joined| {
-            joined.unwrap_or_else(|error| {
-                Err(Failure::new(
-                    ErrorKind::Internal,
-                    format!("the keeper's runtime ended: {error}"),
-                ))
-            })
-        })
-    }
 }
 
 fn profile() -> Profile {

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
     EventStream, Grant, Guarantee, HolderId, LockView, LossCause, Mode, Moment, Profile, Query,
@@ -20,7 +21,6 @@ use lockfast_core::{
 };
 use tokio::sync::oneshot;
 
-use crate::backend::AbortOnDrop;
 use crate::failure::Failure;
 use crate::migration;
 use crate::store::{closed, lock};
@@ -53,8 +53,7 @@ pub(crate) async fn connect(
     dialer: Arc<Dialer>,
     context: ConnectContext,
 ) -> Result<Arc<dyn Backend>> {
-    let runtime = context.runtime.clone();
-    let checking = AbortOnDrop(runtime.spawn({
+    let checking = Task::start(&context.runtime, {
         let dialer = Arc::clone(&dialer);
         async move {
             let session = dialer.dial().await?;
@@ -63,8 +62,8 @@ pub(crate) async fn connect(
             }
             migration::ensure(&dialer.config, &session).await
         }
-    }));
-    checking.await.map_err(|failure| failure.to_error())?;
+    });
+    checking.finish().await.map_err(|failure| failure.to_error())?;
     let advisory = Advisory {
         dialer,
         context,

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::task::Task;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error,
     EventStream, Guarantee, HolderId, LockName, LockView, Moment, Profile, Query, Refusal,
     ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
     RevokeRequest, jitter,
 };
 use tokio::sync::oneshot;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::AbortHandle;
 
 use crate::batch::{Give, LOCKS_MAX, Op, Purpose, Renew, Renewal, Take, Value};
 use crate::claim::{Answer, Claim};
@@ -45,10 +46,10 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
     let runtime = context.runtime.clone();
     // Everything below needs the runtime that drives the connections.
     let opening = match mode {
-        StoreMode::Lease => runtime.spawn(open(dialer, context)),
+        StoreMode::Lease => Task::start(&runtime, open(dialer, context)),
         StoreMode::Advisory => return crate::advisory::connect(dialer, context).await,
     };
-    AbortOnDrop(opening).await.map_err(named)
+    opening.finish().await.map_err(named)
 }
 
 async fn open(
@@ -93,33 +94,6 @@ async fn sweep(store: Arc<Store>) {
         let values = vec![store.client_value(), Value::Number(IDLE_US)];
         // What fails now is tried again.
         let _ = store.ask("SELECT {schema}.sweep($1, $2)", values).await;
-    }
-}
-
-/// A task that ends when nobody waits for it any more.
-pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl<T> Future for AbortOnDrop<std::result::Result<T, Failure>> {
-    type Output = std::result::Result<T, Failure>;
-
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        std::pin::Pin::new(&mut self.0).poll(context).map(|joined| {
-            joined.unwrap_or_else(|error| {
-                Err(Failure::new(
-                    ErrorKind::Internal,
-                    format!("the keeper's runtime ended: {error}"),
-                ))
-            })
-        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::error::quote;
+use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
     ErrorKind, EventStream, Guarantee, LockName, LockView, LossCause, Moment, Profile, Query,
@@ -60,8 +61,8 @@ async fn connect_cluster(
         .with_backend("redis"));
     }
     let runtime = context.runtime.clone();
-    let opening = AbortOnDrop(runtime.spawn(Cluster::open(dialer, seeds, context)));
-    let cluster = opening.await.map_err(|failure| failure.to_error())?;
+    let opening = Task::start(&runtime, Cluster::open(dialer, seeds, context));
+    let cluster = opening.finish().await.map_err(|failure| failure.to_error())?;
     let store = cluster.front();
     // Before the first lock, so that whoever meets it knows whose it is.
     let is_written = Cluster::write_label(&store).await;
@@ -83,11 +84,11 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
     }
     let runtime = context.runtime.clone();
     let store = Store::new(Arc::clone(&dialer), context);
-    let dialling = AbortOnDrop(runtime.spawn({
+    let dialling = Task::start(&runtime, {
         let (dialer, store) = (Arc::clone(&dialer), Arc::clone(&store));
         async move { link::connect(&dialer, store.as_ref()).await }
-    }));
-    let connection = dialling.await.map_err(named)?;
+    });
+    let connection = dialling.finish().await.map_err(named)?;
     let link = Link::start(&runtime, Arc::clone(&store), dialer, connection);
     store.open(link.pump());
     let mut tasks = vec![runtime.spawn(Arc::clone(&store).tend_lobby()).abort_handle()];
@@ -100,33 +101,6 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
     }
     let reach = Reached::Server { _link: link };
     Ok(Arc::new(Redis { store, profile: profile(), _reach: reach, tasks }))
-}
-
-/// A task that ends when nobody waits for it any more.
-struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl<T> Future for AbortOnDrop<Result<T, Failure>> {
-    type Output = Result<T, Failure>;
-
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        std::pin::Pin::new(&mut self.0).poll(context).map(|joined| {
-            joined.unwrap_or_else(|error| {
-                Err(Failure::new(
-                    ErrorKind::Internal,
-                    format!("the keeper's runtime ended: {error}"),
-                ))
-            })
-        })
-    }
 }
 
 fn profile() -> Profile {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
     EventStream, Guarantee, LockView, Mode, Moment, Profile, Query, Refusal, ReleaseOutcome,
@@ -62,7 +63,7 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
         .map(|node| {
             let node = Arc::clone(node);
             let dialling = async move { connect_node(node.dialer(), node.as_ref()).await };
-            AbortOnDrop(runtime.spawn(dialling))
+            Task::start(&runtime, dialling)
         })
         .collect();
     let mut reached = Vec::with_capacity(dials.len());
@@ -110,23 +111,6 @@ fn check_reached(
         Err(failure) => Said::Failed(failure.clone()),
     });
     Err(store.no_quorum(votes.collect(), &Default::default()))
-}
-
-/// A task that ends when nobody waits for it any more.
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> AbortOnDrop<std::result::Result<T, Failure>> {
-    async fn finish(mut self) -> std::result::Result<T, Failure> {
-        (&mut self.0).await.unwrap_or_else(|error| {
-            Err(Failure::new(ErrorKind::Internal, format!("the keeper's runtime ended: {error}")))
-        })
-    }
-}
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 fn profile(config: &Config) -> Profile {

@@ -23,6 +23,7 @@
 //! | those who wait at a store that pushes | [`lobby`] |
 //! | events for whoever watches | [`watch`] |
 //! | chance that spreads what many do | [`mod@jitter`] |
+//! | work on the runtime of the connections | [`task`] |
 
 pub mod address;
 pub mod backend;
@@ -38,6 +39,7 @@ pub mod migration;
 pub mod name;
 pub mod observe;
 pub mod request;
+pub mod task;
 pub mod time;
 pub mod view;
 pub mod vote;

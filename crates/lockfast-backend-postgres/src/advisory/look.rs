@@ -3,6 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use lockfast_core::task::Task;
 use lockfast_core::{
     Fence, HolderView, Label, LockName, LockView, Mode, Query, Result, RevokeOutcome, RevokeRequest,
 };
@@ -11,7 +12,6 @@ use tokio_postgres::types::Type;
 
 use super::Advisory;
 use super::held::KEY;
-use crate::backend::AbortOnDrop;
 use crate::claim::read_fence;
 use crate::failure::Failure;
 use crate::wire::{Dialer, Param, Session, get};
@@ -79,7 +79,7 @@ impl Advisory {
     /// Looks on a connection of its own, which those that have locks are not used for.
     pub(super) async fn look(&self, query: Query) -> Result<Vec<LockView>> {
         let dialer = std::sync::Arc::clone(&self.dialer);
-        let looking = self.context.runtime.spawn(async move {
+        let looking = Task::start(&self.context.runtime, async move {
             let session = dialer.dial().await?;
             let (names, limit) = match query {
                 Query::Name(name) => (vec![name], usize::MAX),
@@ -100,13 +100,13 @@ impl Advisory {
             }
             Ok(views)
         });
-        AbortOnDrop(looking).await.map_err(|failure: Failure| failure.to_error())
+        looking.finish().await.map_err(|failure: Failure| failure.to_error())
     }
 
     /// Ends the sessions that have a lock. Their holders learn it from the end of the connection.
     pub(super) async fn seize(&self, request: RevokeRequest) -> Result<RevokeOutcome> {
         let dialer = std::sync::Arc::clone(&self.dialer);
-        let seizing = self.context.runtime.spawn(async move {
+        let seizing = Task::start(&self.context.runtime, async move {
             let session = dialer.dial().await?;
             let rows = sessions(&dialer, &session, &request.name).await?;
             let view = read_view(&request.name, &rows)?;
@@ -127,7 +127,7 @@ impl Advisory {
             }
             Ok(RevokeOutcome::Revoked(view.holders))
         });
-        AbortOnDrop(seizing).await.map_err(|failure: Failure| failure.to_error())
+        seizing.finish().await.map_err(|failure: Failure| failure.to_error())
     }
 }
 
