@@ -23,12 +23,11 @@ impl Store {
     ) -> Option<Failure> {
         let mut replies = replies.into_iter();
         let mut repairs = Repairs::default();
-        replies.by_ref().take(batch.preamble).filter_map(|reply| reply.failure()).for_each(
-            |failure| {
-                self.forget_channels();
-                tracing::warn!(failure = failure.message, "the server could not be prepared");
-            },
-        );
+        for failure in replies.by_ref().take(batch.preamble).filter_map(|reply| reply.failure()) {
+            self.forget_channels();
+            tracing::warn!(failure = failure.message, "the server could not be prepared");
+            repairs.unprepared.get_or_insert(failure);
+        }
         let simple = batch.simple;
         self.answer_simple(simple.renews, simple.takes, sent, &mut replies, &mut repairs);
         let renewed: Vec<_> = batch
@@ -237,7 +236,12 @@ impl Store {
     pub(crate) fn repair(&self, repairs: Repairs) -> Option<Failure> {
         let mut again = Vec::new();
         let mut broken = None;
-        for (mut op, failure) in repairs.0 {
+        let Repairs { refused, unprepared } = repairs;
+        for (mut op, failure) in refused {
+            // What the server lacks it was given in the same breath: why it did not take that says
+            // more than that it lacks it still.
+            let lacks = matches!(failure.remedy, Remedy::LoadScripts | Remedy::Enroll);
+            let failure = unprepared.clone().filter(|_| lacks).unwrap_or(failure);
             match &failure.remedy {
                 Remedy::Ask(place) => self.ask_there(op, place, &failure),
                 Remedy::TryAgain => self.try_soon(op, &failure),
@@ -325,11 +329,15 @@ fn share<T>(items: Vec<T>, calls: usize) -> impl Iterator<Item = Vec<T>> {
 
 /// Requests that the server did not serve, and why.
 #[derive(Default)]
-pub(crate) struct Repairs(Vec<(Op, Failure)>);
+pub(crate) struct Repairs {
+    refused: Vec<(Op, Failure)>,
+    /// Why it did not take the scripts, or us, when it was given them before these requests.
+    unprepared: Option<Failure>,
+}
 
 impl Repairs {
     pub(crate) fn add(&mut self, op: Op, failure: Failure) {
-        self.0.push((op, failure));
+        self.refused.push((op, failure));
     }
 }
 

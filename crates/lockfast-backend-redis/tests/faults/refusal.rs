@@ -150,6 +150,26 @@ async fn readonly() {
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
 
+/// The same of one that has copied a master which knows nobody: it has forgotten us too, and that
+/// it does not take us in again is what tells.
+/// The user sees: `WrongNode`, that it is a replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_replica() {
+    let (redis, master) = (Redis::start(), Redis::start());
+    let locker = connect(&redis.url()).await;
+    redis.cli(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    wait_for_sync(&master, &redis);
+    assert_eq!(redis.cli(&["KEYS", "lockfast:client:*"]), "");
+    // The first finds out by itself, the second by a new connection.
+    for _ in 0..2 {
+        let error = failure(&locker, NAME, ttl(TTL).retries(0)).await;
+        check_error(&error, ErrorKind::WrongNode, &["replica"]);
+    }
+    redis.cli(&["REPLICAOF", "NO", "ONE"]);
+    let guard = hold(&locker, NAME, waiting()).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+}
+
 /// A server that runs somebody's endless script answers nothing else; a lease outlives it while
 /// the script ends within the ttl.
 /// The user sees: `Unreachable`, that a script runs there.
