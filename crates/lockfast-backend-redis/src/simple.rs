@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockfast_core::{HolderId, Mode, Moment, ReleaseOutcome};
+use lockfast_core::{ErrorKind, HolderId, Mode, Moment, ReleaseOutcome};
 
 use crate::answer::Repairs;
 use crate::batch::{Batch, Give, Op, Purpose, Renew, Renewal, Take};
@@ -27,6 +27,8 @@ const SHARERS_MAX: usize = 10_000;
 pub(crate) struct Simplicity {
     /// Whether the configuration wants more than these scripts do.
     is_out: AtomicBool,
+    /// Whether the server does not know what prolongs leases simply, being older than Redis 7.0.
+    is_old: AtomicBool,
     out_until_ns: AtomicU64,
     /// Who shares a lock, so that its release is not asked for in vain.
     sharers: Mutex<HashSet<HolderId>>,
@@ -44,6 +46,11 @@ impl Simplicity {
         }
         let until_ns = self.out_until_ns.load(Ordering::Relaxed);
         until_ns == 0 || until_ns <= Moment::now().host_ns()
+    }
+
+    /// Another server may be there now.
+    pub(crate) fn meet_server(&self) {
+        self.is_old.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn note_grant(&self, holder: HolderId, mode: Mode) {
@@ -100,7 +107,10 @@ impl Store {
                 batch.simple.gives.push(give);
             }
             Op::Renew(renew)
-                if renew.tries == 0 && !renew.confirm && self.simplicity.is_given() =>
+                if renew.tries == 0
+                    && !renew.confirm
+                    && !self.simplicity.is_old.load(Ordering::Relaxed)
+                    && self.simplicity.is_given() =>
             {
                 batch.simple.renews.push(renew);
             }
@@ -176,7 +186,13 @@ impl Store {
                     let outcomes = vec![Renewal::Renewed; renew.leases.len()];
                     drop(renew.asker.send(Ok(outcomes)));
                 }
-                reply => repairs.add(Op::Renew(renew), complaint(reply.as_ref())),
+                reply => {
+                    let failure = reply.as_ref().and_then(Reply::failure);
+                    if failure.is_some_and(|failure| failure.kind == ErrorKind::Internal) {
+                        self.simplicity.is_old.store(true, Ordering::Relaxed);
+                    }
+                    repairs.add(Op::Renew(renew), complaint(reply.as_ref()));
+                }
             }
         }
         if takes.is_empty() {
@@ -252,4 +268,62 @@ fn is_simple(take: &Take) -> bool {
         && matches!(take.purpose, Purpose::First(_))
         && take.claim.mode == Mode::Exclusive
         && !take.claim.has_floor
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockfast_core::{
+        Address, ClientId, ConnectContext, Label, LockName, LossReporter, RenewRequest,
+    };
+    use tokio::runtime::Handle;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::wire::dial::Dialer;
+
+    fn store() -> Arc<Store> {
+        let address = Address::parse("redis://127.0.0.1:1").unwrap();
+        let dialer = Dialer::new(Config::read(&address).unwrap()).unwrap();
+        let context = ConnectContext {
+            runtime: Handle::current(),
+            client: ClientId::random().unwrap(),
+            label: Label::of_this_process(),
+            losses: LossReporter::new(|_, _| {}),
+        };
+        Store::new(Arc::new(dialer), context)
+    }
+
+    fn renewal(store: &Store) -> Op {
+        let lease = RenewRequest {
+            name: LockName::new("nightly").unwrap(),
+            holder: HolderId::random(store.client).unwrap(),
+            ttl: PAUSE,
+            lock_delay: Duration::ZERO,
+        };
+        let (asker, _told) = oneshot::channel();
+        Op::Renew(Renew { leases: [lease].into(), asker, confirm: false, tries: 0 })
+    }
+
+    /// A server before Redis 7.0 says that it does not know `PEXPIRE GT`; it is asked only once
+    /// for each connection.
+    #[tokio::test]
+    async fn an_old_server_is_not_asked_in_vain() {
+        let store = store();
+        let mut batch = Batch::default();
+        store.sort_into(&mut batch, renewal(&store));
+        assert_eq!((batch.simple.renews.len(), batch.renews.len()), (1, 0));
+        let reply = Reply::parse("-ERR Error running script: Wrong number of args\r\n");
+        let mut repairs = Repairs::default();
+        let (renews, mut replies) = (batch.simple.renews, [reply].into_iter());
+        store.answer_simple(renews, Vec::new(), Moment::now(), &mut replies, &mut repairs);
+        let mut batch = Batch::default();
+        store.sort_into(&mut batch, renewal(&store));
+        assert_eq!((batch.simple.renews.len(), batch.renews.len()), (0, 1));
+        store.simplicity.meet_server();
+        store.sort_into(&mut batch, renewal(&store));
+        assert_eq!(batch.simple.renews.len(), 1);
+    }
 }

@@ -340,6 +340,7 @@ impl Store {
         let mut pipeline = Pipeline::default();
         self.write_enrolment(&mut pipeline, &enrolment);
         *lock(&self.enrolment) = enrolment;
+        self.simplicity.meet_server();
         let replies = connection.ask(pipeline).await?;
         if let Some(ms @ 1..) = replies.first().and_then(Reply::as_int) {
             tracing::warn!(ms, "the server may have lost data; it grants nothing for a while");

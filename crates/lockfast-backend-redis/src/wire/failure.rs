@@ -215,7 +215,7 @@ impl Failure {
             "LFCORRUPT" => of_rubbish(details.trim()),
             "MOVED" => of_cluster().with_remedy(Remedy::Follow),
             "CROSSSLOT" => of_cluster(),
-            "NOPROTO" => old_server(),
+            "NOPROTO" => old_server("6.0"),
             "ERR" => of_plain_error(details),
             _ => Self::new(Kind::Internal, format!("the server answered {code} {details}")),
         }
@@ -264,14 +264,26 @@ fn of_cluster() -> Failure {
     )
 }
 
-fn old_server() -> Failure {
+fn old_server(needed: &str) -> Failure {
     Failure::new(
         ErrorKind::Unsupported,
-        "the server is too old: Redis 6.0 or newer is needed, or something compatible with it",
+        format!(
+            "the server is too old: Redis {needed} or newer is needed, or something compatible \
+             with it"
+        ),
     )
 }
 
+/// What a command complained of inside a script, as servers before Redis 7.0 pass it on.
+fn raised_in_script(details: &str) -> Option<(&str, &str)> {
+    let (_, said) = details.strip_prefix("Error running script")?.split_once(": -")?;
+    said.split_once(' ')
+}
+
 fn of_plain_error(details: &str) -> Failure {
+    if let Some((code, details)) = raised_in_script(details) {
+        return Failure::of_server(code, Some(details));
+    }
     let lower = details.to_ascii_lowercase();
     if lower.contains("db index") || lower.contains("select is not allowed") {
         return Failure::new(
@@ -286,7 +298,10 @@ fn of_plain_error(details: &str) -> Failure {
         );
     }
     if lower.contains("unknown command") && lower.contains("hello") {
-        return old_server();
+        return old_server("6.0");
+    }
+    if lower.contains("unknown command") && lower.contains("sunsubscribe") {
+        return old_server("7.0, for a cluster,");
     }
     if lower.contains("without any password configured") || lower.contains("auth") {
         return Failure::new(
@@ -323,6 +338,7 @@ mod tests {
             ("ERR DB index is out of range", Kind::InvalidConfig, Retry::Never),
             ("ERR max number of clients reached", Kind::Unreachable, Retry::Later),
             ("ERR unknown command 'HELLO'", Kind::Unsupported, Retry::Never),
+            ("ERR unknown command `SUNSUBSCRIBE`", Kind::Unsupported, Retry::Never),
             ("LFCORRUPT lockfast:fence", Kind::CorruptRecord, Retry::Never),
         ];
         for (line, kind, retry) in table {
@@ -330,6 +346,9 @@ mod tests {
             let failure = Failure::of_server(code, Some(details));
             assert_eq!((failure.kind, failure.retry), (kind, retry), "{line}");
             assert_eq!(failure.to_error().backend(), Some("redis"));
+            let place = "(call to f_0a1b): @user_script:9: @user_script: 9:";
+            let wrapped = format!("Error running script {place} -{line}");
+            assert_eq!(Failure::of_server("ERR", Some(&wrapped)), failure, "before Redis 7.0");
         }
     }
 }

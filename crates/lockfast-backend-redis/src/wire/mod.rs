@@ -118,6 +118,12 @@ pub(crate) const UNSUBSCRIBED: &[u8] = b"U";
 pub struct Reply(Value);
 
 impl Reply {
+    /// What a server would have sent.
+    #[cfg(test)]
+    pub(crate) fn parse(text: &str) -> Self {
+        Self(redis::parse_redis_value(text.as_bytes()).unwrap())
+    }
+
     /// A number.
     pub fn as_int(&self) -> Option<i64> {
         match self.0 {
