@@ -16,7 +16,7 @@ use lockfast_core::{
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::batch::{Give, LEASES_MAX, Op, Purpose, Renew, Renewal, Take};
+use crate::batch::{Give, LEASES_MAX, Op, Renew, Renewal, Take};
 use crate::claim::{Answer, Claim, Seen};
 use crate::config::Config;
 use crate::failure::Failure;
@@ -84,8 +84,7 @@ impl Mysql {
         let claim = Arc::new(Claim::new(request));
         self.make_way(&claim).await?;
         let (asker, answer) = oneshot::channel();
-        let purpose = Purpose::First(asker);
-        self.store.submit(Op::Take(Take { claim: Arc::clone(&claim), purpose, tries: 0 }));
+        self.store.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
         match receive(answer).await.map_err(|error| error.with_lock(&claim.name))? {
             Answer::Granted(grant) => Ok(AcquireOutcome::Granted(grant)),
             Answer::Taken(seen) => {

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::lobby::Lobby;
+use lockfast_core::lobby::{self, Lobby};
 use lockfast_core::{ClientId, HolderId, LockName, LossCause, ReleaseOutcome, RenewRequest};
 use tokio::sync::oneshot;
 
-use crate::claim::{Answer, Claim, read_client, whole_us, write_mode};
+use crate::claim::{Claim, read_client, whole_us, write_mode};
 use crate::failure::Failure;
 use crate::wire::{self, Argument};
 
@@ -29,32 +29,7 @@ pub(crate) enum Op {
 }
 
 /// Asks for a lock.
-pub(crate) struct Take {
-    pub(crate) claim: Arc<Claim>,
-    pub(crate) purpose: Purpose,
-    pub(crate) tries: u8,
-}
-
-/// Who wants to know about an acquisition.
-pub(crate) enum Purpose {
-    /// The caller, for the first time.
-    First(Asker<Answer>),
-    /// A claim that waits looks whether its turn has come.
-    Look,
-    /// A claim whose time is up takes what it can get now, or goes.
-    Last,
-}
-
-impl Purpose {
-    /// Whether the claim stays in the queue when its turn has not come.
-    fn may_wait(&self, claim: &Claim) -> bool {
-        match self {
-            Self::First(_) => claim.wait.is_open(),
-            Self::Look => true,
-            Self::Last => false,
-        }
-    }
-}
+pub(crate) type Take = lobby::Take<Claim>;
 
 /// Gives a lock back.
 pub(crate) struct Give {
@@ -109,15 +84,10 @@ pub(crate) struct Reply {
 }
 
 impl Op {
-    /// Whether nobody wants the answer any more, so that it need not be asked. Whoever gave up
-    /// an acquisition releases it afterwards; a claim that looks when it does not wait any more
-    /// would take, after its release, what nobody knows of.
+    /// Whether nobody wants the answer any more, so that it need not be asked.
     pub(crate) fn is_moot(&self, lobby: &Lobby<Claim>) -> bool {
         match self {
-            Self::Take(Take { purpose: Purpose::First(asker), .. }) => asker.is_closed(),
-            Self::Take(Take { claim, .. }) => {
-                lobby.find(claim.holder).is_none_or(|waiting| !Arc::ptr_eq(&waiting, claim))
-            }
+            Self::Take(take) => take.is_moot(lobby),
             Self::Give(_) => false,
             Self::Renew(renew) => renew.asker.is_closed(),
             Self::Ask(ask) => ask.asker.is_closed(),
@@ -192,7 +162,7 @@ impl Batch {
         let head = [Argument::from(who), Argument::from(link)];
         let (statement, rest): (_, Vec<Argument>) =
             match (self.renews.as_slice(), self.takes.as_slice(), self.gives.as_slice()) {
-                ([], [Take { claim, purpose, .. }], []) => (
+                ([], [take @ Take { claim, .. }], []) => (
                     "CALL lockfast_take(?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     vec![
                         claim.name.as_str().into(),
@@ -201,7 +171,7 @@ impl Batch {
                         whole_us(claim.ttl).into(),
                         whole_us(claim.lock_delay).into(),
                         claim.floor.into(),
-                        purpose.may_wait(claim).into(),
+                        take.may_wait().into(),
                     ],
                 ),
                 ([], [], [give]) => (
@@ -236,7 +206,7 @@ impl Batch {
     }
 
     fn write_takes(&self) -> String {
-        write_list(&self.takes, |text, Take { claim, purpose, .. }| {
+        write_list(&self.takes, |text, take @ Take { claim, .. }| {
             write_json(text, claim.name.as_str());
             let _ = write!(
                 text,
@@ -246,7 +216,7 @@ impl Batch {
                 whole_us(claim.ttl),
                 whole_us(claim.lock_delay),
                 claim.floor,
-                u8::from(purpose.may_wait(claim))
+                u8::from(take.may_wait())
             );
         })
     }

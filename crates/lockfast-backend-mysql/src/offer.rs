@@ -10,7 +10,7 @@ use lockfast_core::{Fence, Grant, HolderId, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::answer::tell_all;
-use crate::batch::{Op, Purpose, Renew, Renewal, Take};
+use crate::batch::{Op, Renew, Renewal, Take};
 use crate::claim::{Answer, Claim};
 use crate::store::Store;
 
@@ -111,8 +111,7 @@ impl Store {
             Ok(Ok(_)) => {
                 // The offer had ended by then, so it waits again.
                 for asker in waiter.askers {
-                    let (claim, purpose) = (Arc::clone(&claim), Purpose::First(asker));
-                    self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
+                    self.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
                 }
             }
             // Its asker asks again, or releases it.
@@ -177,8 +176,7 @@ mod tests {
                 floor: None,
             }));
             let (asker, told) = oneshot::channel();
-            let purpose = Purpose::First(asker);
-            self.store.submit(Op::Take(Take { claim: Arc::clone(&claim), purpose, tries: 0 }));
+            self.store.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
             (claim, told)
         }
 

@@ -12,7 +12,7 @@ use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Mo
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::batch::{Ask, Batch, LEASES_MAX, LOCKS_MAX, Op, Purpose, Reply, Take};
+use crate::batch::{Ask, Batch, LEASES_MAX, LOCKS_MAX, Op, Reply};
 use crate::claim::{Claim, write_client};
 use crate::failure::{Failure, Remedy};
 use crate::migration;
@@ -312,13 +312,11 @@ impl Store {
     /// Lets those look whose time has come.
     pub(crate) fn look_again(&self, due: Vec<Due<Claim>>) {
         for due in due {
-            let (claim, purpose) = match due {
-                Due::Look(claim) => (claim, Purpose::Look),
-                Due::Last(claim) => (claim, Purpose::Last),
+            match due {
+                Due::Ask(take) => self.submit(Op::Take(take)),
                 // Whoever gave it up releases it.
-                Due::Gone(_) => continue,
-            };
-            self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
+                Due::Gone(_) => {}
+            }
         }
     }
 

@@ -1,8 +1,9 @@
 //! What the server says finds the one whom it concerns.
 
+use lockfast_core::lobby::Purpose;
 use lockfast_core::{Grant, LossCause, Moment, ReleaseOutcome, Retry};
 
-use crate::batch::{Asker, Batch, Op, Purpose, Renew, Renewal, Take};
+use crate::batch::{Asker, Batch, Op, Renew, Renewal, Take};
 use crate::claim::{Admission, Answer};
 use crate::failure::{Failure, Remedy};
 use crate::inspect::read_label;
@@ -114,9 +115,7 @@ impl Store {
             (_, Admission::Waiting(place)) => {
                 return self.lobby.stay(claim.holder, *place, sent);
             }
-            (Purpose::First(asker), _) => vec![asker],
-            // When the waiter is gone, a push was faster, or its caller gave up and releases it.
-            (_, _) => self.lobby.take(claim.holder).map_or_else(Vec::new, |waiter| waiter.askers),
+            (purpose, _) => self.lobby.settle(claim.holder, purpose),
         };
         match admission {
             Admission::Waiting(_) => {}
@@ -161,18 +160,9 @@ impl Store {
     /// Tells whoever asked that there is no answer.
     pub(crate) fn fail_op(&self, op: Op, failure: &Failure) {
         match op {
-            Op::Take(Take { purpose: Purpose::First(asker), .. }) => {
-                drop(asker.send(Err(failure.clone())));
-            }
-            Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
-                let lost = self.lobby.miss(claim.holder, failure.retry == Retry::Later);
-                lost.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
-            }
-            Op::Take(Take { claim, purpose: Purpose::Last, .. }) => {
-                let waiter = self.lobby.take(claim.holder);
-                for asker in waiter.into_iter().flat_map(|waiter| waiter.askers) {
-                    drop(asker.send(Err(failure.clone())));
-                }
+            Op::Take(take) => {
+                let askers = self.lobby.miss(take, failure.retry == Retry::Later);
+                askers.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
             Op::Give(give) => {
                 give.asker.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));

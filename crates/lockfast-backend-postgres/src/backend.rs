@@ -15,7 +15,7 @@ use lockfast_core::{
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::batch::{Give, LOCKS_MAX, Op, Purpose, Renew, Renewal, Take, Value};
+use crate::batch::{Give, LOCKS_MAX, Op, Renew, Renewal, Take, Value};
 use crate::claim::{Answer, Claim};
 use crate::config::{Config, StoreMode};
 use crate::failure::Failure;
@@ -130,8 +130,7 @@ impl Postgres {
         let start = Moment::now();
         let claim = Arc::new(self.make_claim(request)?);
         let (asker, answer) = oneshot::channel();
-        let purpose = Purpose::First(asker);
-        self.store.submit(Op::Take(Take { claim: Arc::clone(&claim), purpose, tries: 0 }));
+        self.store.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
         match receive(answer).await.map_err(|error| error.with_lock(&claim.name))? {
             Answer::Granted(grant) => Ok(AcquireOutcome::Granted(grant)),
             Answer::Taken(lock) => {

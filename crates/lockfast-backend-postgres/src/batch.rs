@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::lobby::{self, Lobby};
 use lockfast_core::{HolderId, LockName, LossCause, Mode, ReleaseOutcome, RenewRequest};
 use tokio::sync::oneshot;
 use tokio_postgres::Row;
 
-use crate::claim::{Answer, Claim};
+use crate::claim::Claim;
 use crate::failure::Failure;
 use crate::wire::Uuid;
 
@@ -26,32 +27,7 @@ pub(crate) enum Op {
 }
 
 /// Asks for a lock.
-pub(crate) struct Take {
-    pub(crate) claim: Arc<Claim>,
-    pub(crate) purpose: Purpose,
-    pub(crate) tries: u8,
-}
-
-/// Who wants to know about an acquisition.
-pub(crate) enum Purpose {
-    /// The caller, for the first time.
-    First(Asker<Answer>),
-    /// A claim that waits looks whether its turn has come.
-    Look,
-    /// A claim whose time is up takes what it can get now, or goes.
-    Last,
-}
-
-impl Purpose {
-    /// Whether the claim stays in the queue when its turn has not come.
-    pub(crate) fn may_wait(&self, claim: &Claim) -> bool {
-        match self {
-            Self::First(_) => claim.wait.is_open(),
-            Self::Look => true,
-            Self::Last => false,
-        }
-    }
-}
+pub(crate) type Take = lobby::Take<Claim>;
 
 /// Gives a lock back.
 pub(crate) struct Give {
@@ -95,12 +71,11 @@ pub(crate) enum Value {
 }
 
 impl Op {
-    /// Whether nobody wants the answer any more, so that it need not be asked. Whoever gave up
-    /// an acquisition releases it afterwards.
-    pub(crate) fn is_moot(&self) -> bool {
+    /// Whether nobody wants the answer any more, so that it need not be asked.
+    pub(crate) fn is_moot(&self, lobby: &Lobby<Claim>) -> bool {
         match self {
-            Self::Take(Take { purpose: Purpose::First(asker), .. }) => asker.is_closed(),
-            Self::Take(_) | Self::Give(_) | Self::Renew(_) => false,
+            Self::Take(take) => take.is_moot(lobby),
+            Self::Give(_) | Self::Renew(_) => false,
             Self::Plain(plain) => plain.asker.is_closed(),
         }
     }
@@ -201,7 +176,7 @@ impl Batch {
     pub(crate) fn only(&self) -> Option<One<'_>> {
         match self.ops.as_slice() {
             [Some(Op::Take(take))] if take.claim.is_plain() => {
-                Some(One::Take(&take.claim, take.purpose.may_wait(&take.claim)))
+                Some(One::Take(&take.claim, take.may_wait()))
             }
             [Some(Op::Give(give))] => Some(One::Give(give)),
             _ => None,
@@ -221,7 +196,7 @@ impl Batch {
             match op {
                 Some(Op::Take(take)) => {
                     let claim = &take.claim;
-                    let kind = if take.purpose.may_wait(claim) { 2 } else { 1 };
+                    let kind = if take.may_wait() { 2 } else { 1 };
                     columns.add(kind, &claim.name, claim.holder, claim.ttl);
                     columns.calls.push(claim.call);
                     if !is_short {

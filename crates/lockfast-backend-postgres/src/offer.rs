@@ -10,7 +10,7 @@ use lockfast_core::{Fence, Grant, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::answer::tell_all;
-use crate::batch::{Op, Purpose, Renew, Renewal, Take, Value};
+use crate::batch::{Op, Renew, Renewal, Take, Value};
 use crate::claim::{Answer, Claim, read_fence};
 use crate::store::Store;
 use crate::wire::{Uuid, get};
@@ -110,8 +110,7 @@ impl Store {
             Ok(Ok(_)) => {
                 // The offer had ended by then, so it waits again.
                 for asker in waiter.askers {
-                    let (claim, purpose) = (Arc::clone(&claim), Purpose::First(asker));
-                    self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
+                    self.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
                 }
             }
             Ok(Err(failure)) => {

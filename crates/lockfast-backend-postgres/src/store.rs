@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio_postgres::Row;
 
-use crate::batch::{Batch, Give, LOCKS_MAX, Op, Plain, Purpose, Take, Value};
+use crate::batch::{Batch, Give, LOCKS_MAX, Op, Plain, Value};
 use crate::claim::Claim;
 use crate::config::Config;
 use crate::drive::Drive;
@@ -199,17 +199,10 @@ impl Store {
     pub(crate) async fn tend_lobby(self: Arc<Self>) {
         self.lobby
             .tend(|due| {
-                for due in due {
-                    let (claim, purpose) = match due {
-                        Due::Look(claim) => (claim, Purpose::Look),
-                        Due::Last(claim) => (claim, Purpose::Last),
-                        Due::Gone(claim) => {
-                            self.undo(&claim);
-                            continue;
-                        }
-                    };
-                    self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
-                }
+                due.into_iter().for_each(|due| match due {
+                    Due::Ask(take) => self.submit(Op::Take(take)),
+                    Due::Gone(claim) => self.undo(&claim),
+                });
             })
             .await;
     }
@@ -242,7 +235,7 @@ impl Store {
         let mut limit = request_timeout;
         let mut locks = 0;
         while let Some(op) = ops.pop_front() {
-            if op.is_moot() {
+            if op.is_moot(&self.lobby) {
                 continue;
             }
             let is_plain = matches!(op, Op::Plain(_));
@@ -288,3 +281,7 @@ pub(crate) fn closed() -> Failure {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+#[path = "store_test.rs"]
+mod tests;

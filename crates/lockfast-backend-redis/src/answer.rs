@@ -3,10 +3,10 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use lockfast_core::lobby::Place;
+use lockfast_core::lobby::{Place, Purpose};
 use lockfast_core::{ErrorKind, Fence, Grant, HolderId, LossCause, Moment, ReleaseOutcome, Retry};
 
-use crate::batch::{Asker, Batch, Give, Op, Purpose, Renew, Renewal, Take, Then};
+use crate::batch::{Asker, Batch, Give, Op, Renew, Renewal, Take, Then};
 use crate::claim::{Admission, Answer, Claim};
 use crate::store::{Store, lock};
 use crate::wire::failure::Remedy;
@@ -126,9 +126,7 @@ impl Store {
             (_, Admission::Waiting(place)) => {
                 return self.lobby.stay(claim.holder, *place, sent);
             }
-            (Purpose::First(asker), _) => vec![asker],
-            // When the waiter is gone, a push was faster, or its caller gave up and releases it.
-            (_, _) => self.lobby.take(claim.holder).map_or_else(Vec::new, |waiter| waiter.askers),
+            (purpose, _) => self.lobby.settle(claim.holder, purpose),
         };
         match admission {
             Admission::Waiting(_) => {}
@@ -297,18 +295,9 @@ impl Store {
     /// Tells whoever asked that there is no answer.
     pub(crate) fn fail_op(&self, op: Op, failure: &Failure) {
         match op {
-            Op::Take(Take { purpose: Purpose::First(asker), .. }) => {
-                drop(asker.send(Err(failure.clone())));
-            }
-            Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
-                let lost = self.lobby.miss(claim.holder, failure.retry == Retry::Later);
-                lost.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
-            }
-            Op::Take(Take { claim, purpose: Purpose::Last, .. }) => {
-                let waiter = self.lobby.take(claim.holder);
-                for asker in waiter.into_iter().flat_map(|waiter| waiter.askers) {
-                    drop(asker.send(Err(failure.clone())));
-                }
+            Op::Take(take) => {
+                let askers = self.lobby.miss(take, failure.retry == Retry::Later);
+                askers.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
             Op::Give(give) => match give.then {
                 Then::Tell(asker) => drop(asker.send(Err(failure.clone()))),

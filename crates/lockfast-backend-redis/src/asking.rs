@@ -72,7 +72,7 @@ impl Store {
     /// A part of the lock is at either node.
     pub(crate) fn try_soon(&self, op: Op, failure: &Failure) {
         match op {
-            Op::Take(take) if take.purpose.may_wait(&take.claim) => {
+            Op::Take(take) if take.may_wait() => {
                 self.postpone(Op::Take(take), failure, LOOK);
             }
             Op::Renew(renew) if !renew.confirm && renew.leases.len() == 1 => {

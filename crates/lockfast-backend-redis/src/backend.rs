@@ -17,7 +17,7 @@ use lockfast_core::{
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::batch::{Give, LOCKS_MAX, Op, Plain, Purpose, Renew, Renewal, Take, Then};
+use crate::batch::{Give, LOCKS_MAX, Op, Plain, Renew, Renewal, Take, Then};
 use crate::claim::{Answer, Claim};
 use crate::cluster::Cluster;
 use crate::config::{Config, Endpoint, OnDataLoss};
@@ -138,8 +138,7 @@ impl Redis {
         let claim = Arc::new(Claim::new(request));
         self.make_way(&claim).await?;
         let (asker, answer) = oneshot::channel();
-        let purpose = Purpose::First(asker);
-        self.store.submit(Op::Take(Take { claim: Arc::clone(&claim), purpose, tries: 0 }));
+        self.store.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
         match receive(answer).await.map_err(|error| error.with_lock(&claim.name))? {
             Answer::Granted(grant) => Ok(AcquireOutcome::Granted(grant)),
             Answer::Taken(seen) => {

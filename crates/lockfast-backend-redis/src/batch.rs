@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::lobby::{self, Lobby};
 use lockfast_core::{ClientId, HolderId, LockName, LossCause, ReleaseOutcome, RenewRequest};
 use tokio::sync::oneshot;
 
@@ -26,32 +27,7 @@ pub(crate) enum Op {
 }
 
 /// Asks for a lock.
-pub(crate) struct Take {
-    pub(crate) claim: Arc<Claim>,
-    pub(crate) purpose: Purpose,
-    pub(crate) tries: u8,
-}
-
-/// Who wants to know about an acquisition.
-pub(crate) enum Purpose {
-    /// The caller, for the first time.
-    First(Asker<Answer>),
-    /// A claim that waits looks whether its turn has come.
-    Look,
-    /// A claim whose time is up takes what it can get now, or goes.
-    Last,
-}
-
-impl Purpose {
-    /// Whether the claim stays in the queue when its turn has not come.
-    pub(crate) fn may_wait(&self, claim: &Claim) -> bool {
-        match self {
-            Self::First(_) => claim.wait.is_open(),
-            Self::Look => true,
-            Self::Last => false,
-        }
-    }
-}
+pub(crate) type Take = lobby::Take<Claim>;
 
 /// Gives a lock back.
 pub(crate) struct Give {
@@ -120,12 +96,11 @@ pub(crate) struct Plain {
 }
 
 impl Op {
-    /// Whether nobody wants the answer any more, so that it need not be asked. Whoever gave up
-    /// an acquisition releases it afterwards.
-    pub(crate) fn is_moot(&self) -> bool {
+    /// Whether nobody wants the answer any more, so that it need not be asked.
+    pub(crate) fn is_moot(&self, lobby: &Lobby<Claim>) -> bool {
         match self {
-            Self::Take(Take { purpose: Purpose::First(asker), .. }) => asker.is_closed(),
-            Self::Take(_) | Self::Give(_) => false,
+            Self::Take(take) => take.is_moot(lobby),
+            Self::Give(_) => false,
             Self::Renew(renew) => renew.asker.is_closed(),
             Self::Plain(plain) => plain.asker.is_closed(),
         }

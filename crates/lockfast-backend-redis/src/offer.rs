@@ -10,7 +10,7 @@ use lockfast_core::{Fence, Grant, HolderId, LockName, LossCause, Moment, RenewRe
 use tokio::sync::oneshot;
 
 use crate::answer::tell_all;
-use crate::batch::{Give, Op, Purpose, Renew, Renewal, Take, Then};
+use crate::batch::{Give, Op, Renew, Renewal, Take, Then};
 use crate::claim::{Answer, Claim};
 use crate::record;
 use crate::store::Store;
@@ -129,8 +129,7 @@ impl Store {
             Ok(Ok(_)) => {
                 // The offer had ended by then, so it waits again.
                 for asker in waiter.askers {
-                    let (claim, purpose) = (Arc::clone(&claim), Purpose::First(asker));
-                    self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
+                    self.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
                 }
             }
             Ok(Err(failure)) => self.refuse(&claim, waiter.askers, &failure),

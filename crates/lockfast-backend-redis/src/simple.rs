@@ -7,10 +7,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use lockfast_core::lobby::Purpose;
 use lockfast_core::{ErrorKind, HolderId, Mode, Moment, ReleaseOutcome};
 
 use crate::answer::Repairs;
-use crate::batch::{Batch, Give, Op, Purpose, Renew, Renewal, Take};
+use crate::batch::{Batch, Give, Op, Renew, Renewal, Take};
 use crate::claim::{Admission, whole_ms};
 use crate::record::{self, HOLDER_CHARS};
 use crate::store::{Store, lock};
@@ -144,9 +145,10 @@ impl Store {
             keys.write_aside(pipeline, "queue");
         }
         self.write_link(pipeline);
-        for Take { claim, purpose, .. } in &simple.takes {
+        for take in &simple.takes {
+            let claim = &take.claim;
             let text = claim.text.as_str();
-            let waits = purpose.may_wait(claim);
+            let waits = take.may_wait();
             pipeline.part(if waits { text } else { &text[..=HOLDER_CHARS] });
             pipeline.part_number(claim.lease_ms());
         }

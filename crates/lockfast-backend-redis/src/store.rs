@@ -16,7 +16,7 @@ use lockfast_core::{
 };
 use tokio::runtime::Handle;
 
-use crate::batch::{Batch, Give, LOCKS_MAX, Op, Purpose, Take, Then};
+use crate::batch::{Batch, Give, LOCKS_MAX, Op, Then};
 use crate::channels::Channels;
 use crate::claim::Claim;
 use crate::cluster::Cluster;
@@ -197,17 +197,10 @@ impl Store {
     pub(crate) async fn tend_lobby(self: Arc<Self>) {
         self.lobby
             .tend(|due| {
-                for due in due {
-                    let (claim, purpose) = match due {
-                        Due::Look(claim) => (claim, Purpose::Look),
-                        Due::Last(claim) => (claim, Purpose::Last),
-                        Due::Gone(claim) => {
-                            self.undo(&claim);
-                            continue;
-                        }
-                    };
-                    self.submit(Op::Take(Take { claim, purpose, tries: 0 }));
-                }
+                due.into_iter().for_each(|due| match due {
+                    Due::Ask(take) => self.submit(Op::Take(take)),
+                    Due::Gone(claim) => self.undo(&claim),
+                });
             })
             .await;
     }
@@ -248,7 +241,7 @@ impl Store {
         let before = ops.len();
         let most = share_out(before + self.flying.load(Ordering::Relaxed));
         while let Some(op) = ops.pop_front() {
-            if op.is_moot() {
+            if op.is_moot(&self.lobby) {
                 continue;
             }
             if batch.len() >= most {
@@ -438,3 +431,7 @@ impl Traffic for Store {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+#[path = "store_test.rs"]
+mod tests;

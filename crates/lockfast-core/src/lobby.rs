@@ -2,6 +2,8 @@
 //! looks by itself when what is in its way ends by itself, and once in a while in case a push was
 //! lost. What a push looks like, and what is asked when somebody looks, is the store's.
 
+mod take;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::hash::Hash;
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+pub use self::take::{Purpose, Take};
 use crate::holder::HolderId;
 use crate::jitter::jitter;
 use crate::request::Wait;
@@ -72,13 +75,10 @@ pub struct Waiter<C: Claim> {
 }
 
 /// What has to be done about a waiter whose time has come.
-#[derive(Debug)]
-pub enum Due<C> {
-    /// Look whether its turn has come.
-    Look(Arc<C>),
-    /// Take what it can get now, or go: its wait is over.
-    Last(Arc<C>),
-    /// Nobody asks any more, so it is not in the lobby any more.
+pub enum Due<C: Claim> {
+    /// Ask, because it looks or its wait is over.
+    Ask(Take<C>),
+    /// Nothing for itself: nobody asks any more, so it is not in the lobby any more.
     Gone(Arc<C>),
 }
 
@@ -162,7 +162,7 @@ impl<C: Claim> Lobby<C> {
         let now = Moment::now();
         let (holder, call, until) = (claim.holder(), claim.call(), claim.wait().until());
         let mut room = self.lock();
-        let mut askers = room.remove(holder).map_or_else(Vec::new, |waiter| waiter.askers);
+        let mut askers = room.remove_askers(holder);
         askers.push(asker);
         let waiter = Waiter {
             claim,
@@ -202,16 +202,30 @@ impl<C: Claim> Lobby<C> {
         }
     }
 
-    /// A look brought no answer. When that does not pass, or has not for long, the claim is taken
-    /// out, and whoever asked is returned to be told.
-    pub fn miss(&self, holder: HolderId, is_passing: bool) -> Vec<oneshot::Sender<C::Told>> {
+    /// What was asked has its answer, and waits no longer. Returns whom to tell: nobody when a push
+    /// was faster, or the caller gave up and releases it.
+    pub fn settle(&self, holder: HolderId, purpose: Purpose<C>) -> Vec<oneshot::Sender<C::Told>> {
+        match purpose {
+            Purpose::First(asker) => vec![asker],
+            Purpose::Look | Purpose::Last => self.lock().remove_askers(holder),
+        }
+    }
+
+    /// What was asked brought no answer. Returns whom to tell: of a look, nobody unless that does
+    /// not pass, or has not for long.
+    pub fn miss(&self, take: Take<C>, is_passing: bool) -> Vec<oneshot::Sender<C::Told>> {
+        let Take { claim, purpose, .. } = take;
+        let holder = claim.holder();
+        if !matches!(purpose, Purpose::Look) {
+            return self.settle(holder, purpose);
+        }
         let now = Moment::now();
         let mut room = self.lock();
         let poll = room.poll;
         let Some(waiter) = room.waiters.get_mut(&holder) else { return Vec::new() };
         let since = *waiter.failing_since.get_or_insert(now);
         if !is_passing || now.since(since) > PATIENCE {
-            return room.remove(holder).map_or_else(Vec::new, |waiter| waiter.askers);
+            return room.remove_askers(holder);
         }
         let due = waiter.plan(None, poll, now);
         self.schedule(&mut room, holder, due);
@@ -243,6 +257,11 @@ impl<C: Claim> Lobby<C> {
     /// The claim of a holder that waits.
     pub fn find(&self, holder: HolderId) -> Option<Arc<C>> {
         self.lock().waiters.get(&holder).map(|waiter| Arc::clone(&waiter.claim))
+    }
+
+    /// Whether this very claim waits.
+    pub fn has(&self, claim: &Arc<C>) -> bool {
+        self.find(claim.holder()).is_some_and(|waiting| Arc::ptr_eq(&waiting, claim))
     }
 
     /// Whether nobody waits.
@@ -291,8 +310,9 @@ impl<C: Claim> Lobby<C> {
                 continue;
             }
             waiter.is_leaving |= waiter.until.is_some_and(|until| until.has_passed(now));
+            let purpose = if waiter.is_leaving { Purpose::Last } else { Purpose::Look };
             let claim = Arc::clone(&waiter.claim);
-            found.push(if waiter.is_leaving { Due::Last(claim) } else { Due::Look(claim) });
+            found.push(Due::Ask(Take { claim, purpose, tries: 0 }));
             waiter.due_ns = waiter.plan(None, poll, now).host_ns();
             let due_ns = waiter.due_ns;
             room.due.insert((due_ns, holder));
@@ -326,6 +346,10 @@ impl<C: Claim> Room<C> {
         self.calls.remove(&waiter.claim.call());
         self.due.remove(&(waiter.due_ns, holder));
         Some(waiter)
+    }
+
+    fn remove_askers(&mut self, holder: HolderId) -> Vec<oneshot::Sender<C::Told>> {
+        self.remove(holder).map_or_else(Vec::new, |waiter| waiter.askers)
     }
 }
 

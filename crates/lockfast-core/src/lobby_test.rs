@@ -73,7 +73,9 @@ fn a_waiter_looks_when_it_should_and_once_in_a_while() {
     lobby.hasten(1, MINUTE * 4);
     assert!(next_look(&lobby) <= MINUTE * 2, "it looks no later");
     let (due, next) = lobby.take_due(after(MINUTE * 3));
-    assert!(matches!(due.as_slice(), [Due::Look(claim)] if claim.holder == holder));
+    assert!(
+        matches!(due.as_slice(), [Due::Ask(take)] if take.claim.holder == holder && take.may_wait())
+    );
     assert!(next.is_some(), "it is planned again in case no answer comes");
     lobby.stay(holder, Place { blocked: Some(MINUTE), now_us: None }, Moment::now());
     assert!(next_look(&lobby) <= MINUTE + TICK);
@@ -87,7 +89,10 @@ fn a_wait_ends_with_one_last_look() {
     let lobby = Lobby::default();
     let (_, _told) = wait(&lobby, 1, Wait::Until(after(POLL / 5)));
     assert!(next_look(&lobby) <= POLL / 5);
-    assert!(matches!(lobby.take_due(after(POLL / 4)).0.as_slice(), [Due::Last(_)]));
+    assert!(matches!(
+        lobby.take_due(after(POLL / 4)).0.as_slice(),
+        [Due::Ask(Take { purpose: Purpose::Last, .. })]
+    ));
     assert!(lobby.take_due(after(POLL / 4)).0.is_empty(), "it is the last");
 }
 
@@ -97,7 +102,10 @@ fn who_leaves_does_not_come_back() {
     let lobby = Lobby::default();
     let (_, _told) = wait(&lobby, 1, Wait::Until(Moment::now()));
     for _ in 0..2 {
-        assert!(matches!(lobby.take_due(Moment::now()).0.as_slice(), [Due::Last(_)]));
+        assert!(matches!(
+            lobby.take_due(Moment::now()).0.as_slice(),
+            [Due::Ask(Take { purpose: Purpose::Last, .. })]
+        ));
         lobby.rouse();
     }
 }
@@ -122,7 +130,10 @@ fn a_claim_that_waits_is_joined() {
     let (_told, _) = enter(&lobby, &first);
     let (_told_too, _) = enter(&lobby, &again);
     lobby.rouse();
-    assert!(matches!(lobby.take_due(Moment::now()).0.as_slice(), [Due::Look(_)]));
+    assert!(matches!(
+        lobby.take_due(Moment::now()).0.as_slice(),
+        [Due::Ask(Take { purpose: Purpose::Look, .. })]
+    ));
     assert!(lobby.take_called(1, "an old one").is_none());
     assert_eq!(lobby.take_called(2, "a new one").unwrap().askers.len(), 2);
     assert!(lobby.is_empty() && lobby.take_due(after(POLL * 2)).0.is_empty());
@@ -132,14 +143,36 @@ fn a_claim_that_waits_is_joined() {
 fn a_look_without_an_answer_is_repeated_for_a_while() {
     let lobby = Lobby::default();
     let (holder, _told) = wait(&lobby, 1, Wait::Forever);
-    assert!(lobby.miss(holder, true).is_empty());
+    let look = |holder| {
+        let claim = lobby.find(holder).unwrap();
+        Take { claim, purpose: Purpose::Look, tries: 0 }
+    };
+    assert!(lobby.miss(look(holder), true).is_empty());
     assert!(next_look(&lobby) > POLL / 2);
     lobby.lock().waiters.get_mut(&holder).unwrap().failing_since =
         Some(Moment::now().before(PATIENCE * 2));
-    assert_eq!(lobby.miss(holder, true).len(), 1, "it was for long");
+    assert_eq!(lobby.miss(look(holder), true).len(), 1, "it was for long");
     let (holder, _told) = wait(&lobby, 1, Wait::Forever);
-    assert_eq!(lobby.miss(holder, false).len(), 1, "it is for good");
-    assert!(lobby.is_empty() && lobby.miss(holder, false).is_empty());
+    let looks = [look(holder), look(holder)];
+    assert_eq!(looks.map(|look| lobby.miss(look, false).len()), [1, 0], "it is for good");
+    assert!(lobby.is_empty());
+}
+
+/// B8, P5: whoever looks when it does not wait any more would take, after its release, what nobody
+/// knows of.
+#[test]
+fn nobody_looks_after_a_release() {
+    let lobby = Lobby::default();
+    let (holder, _told) = wait(&lobby, 1, Wait::Forever);
+    lobby.rouse();
+    let (due, _) = lobby.take_due(Moment::now());
+    let [Due::Ask(look)] = due.as_slice() else { panic!("nobody looks") };
+    assert!(!look.is_moot(&lobby));
+    drop(lobby.take(holder));
+    assert!(look.is_moot(&lobby));
+    let again = Arc::new(Call { holder, number: 2, wait: Wait::Forever });
+    let (_told, _) = enter(&lobby, &again);
+    assert!(look.is_moot(&lobby), "it looks for itself");
 }
 
 /// P10: an offer that comes before the answer that lets its claim wait is not lost, but neither is
@@ -157,7 +190,7 @@ fn an_offer_may_come_before_its_claim() {
     let long_ago = Moment::now().before(EARLY_AGE_MAX * 2);
     lobby.lock().early.extend((2..9000).map(|call| (call, ("old", long_ago))));
     assert!(enter(&lobby, &call(2, Wait::Forever)).1.is_none());
-    (9000..9000 + 2 * EARLY_MAX as u32).for_each(|call| drop(lobby.take_called(call, "new")));
+    (9000..9010 + EARLY_MAX as u32).for_each(|call| drop(lobby.take_called(call, "new")));
     assert_eq!(lobby.lock().early.len(), EARLY_MAX);
 }
 

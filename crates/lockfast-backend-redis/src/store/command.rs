@@ -25,7 +25,7 @@ impl Store {
     /// On a cluster, where pushes to those come who may have to wait.
     pub(super) fn push_channels(&self, takes: &[Take]) -> impl Iterator<Item = String> {
         let (client, prefix) = (record::write_client(self.client), &self.config().prefix);
-        let waiting = takes.iter().filter(|take| take.purpose.may_wait(&take.claim));
+        let waiting = takes.iter().filter(|take| take.may_wait());
         waiting.map(move |it| format!("lockfast:{{{prefix}{}}}:push:{client}", it.claim.name))
     }
 
@@ -140,10 +140,11 @@ impl Store {
         self.write_head(pipeline, &takes[0].claim.name, Some(takes[0].claim.holder));
         takes.iter().for_each(|take| self.keys(&take.claim.name).write_all(pipeline));
         self.write_enrolled(pipeline);
-        for Take { claim, purpose, .. } in takes {
+        for take in takes {
+            let claim = &take.claim;
             pipeline.part(&claim.text);
             pipeline.part_number(claim.lease_ms());
-            let waits = purpose.may_wait(claim);
+            let waits = take.may_wait();
             pipeline.part(match (waits, claim.has_floor) {
                 (false, false) => "0",
                 (true, false) => "1",
