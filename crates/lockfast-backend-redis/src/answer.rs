@@ -170,9 +170,10 @@ impl Store {
     fn answer_gives(&self, gives: Vec<Give>, reply: Reply, repairs: &mut Repairs) {
         let failure = reply.failure();
         let entries = reply.into_list().unwrap_or_default();
+        self.note_heirs(entries.iter());
         for (at, give) in gives.into_iter().enumerate() {
             let outcome = match entries.get(at).and_then(Reply::as_int) {
-                Some(1) => ReleaseOutcome::Released,
+                Some(1 | 2) => ReleaseOutcome::Released,
                 Some(0) => ReleaseOutcome::NotHeld,
                 _ => {
                     let nonsense = || Failure::of_nonsense("a release of another form");

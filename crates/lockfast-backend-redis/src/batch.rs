@@ -164,6 +164,13 @@ impl Batch {
         simple + self.takes.len() + self.gives.len()
     }
 
+    /// Whether locks are given back, and nothing else is asked.
+    pub(crate) fn only_gives(&self) -> bool {
+        let gives = self.gives.len() + self.simple.gives.len();
+        let renews = self.renews.len() + self.simple.renews.len();
+        gives > 0 && gives == self.len() && renews == 0 && self.plains.is_empty()
+    }
+
     /// Of all that is taken or renewed.
     pub(crate) fn shortest_ttl(&self) -> Duration {
         let takes = self.takes.iter().map(|take| take.claim.ttl);

@@ -222,9 +222,10 @@ impl Store {
         repairs: &mut Repairs,
     ) {
         let entries = self.read_entries(reply, gives.len());
+        self.note_heirs(entries.iter().flatten());
         for (give, entry) in gives.into_iter().zip(entries) {
             match entry {
-                Ok(entry) if entry.as_int() == Some(1) => {
+                Ok(entry) if matches!(entry.as_int(), Some(1 | 2)) => {
                     self.tell_given(give, ReleaseOutcome::Released);
                 }
                 Ok(_) => repairs.add(Op::Give(give), Failure::of_complexity()),
@@ -283,8 +284,10 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::batch::Then;
     use crate::config::Config;
     use crate::wire::dial::Dialer;
+    use crate::wire::link::Traffic as _;
 
     fn store() -> Arc<Store> {
         let address = Address::parse("redis://127.0.0.1:1").unwrap();
@@ -327,5 +330,30 @@ mod tests {
         store.simplicity.meet_server();
         store.sort_into(&mut batch, renewal(&store));
         assert_eq!(batch.simple.renews.len(), 1);
+    }
+
+    /// While what is given back goes on to others, the server begins to answer before it does so:
+    /// then it writes to them before it writes to us.
+    #[tokio::test]
+    async fn who_waits_is_told_before_who_gives_back() {
+        let store = store();
+        let commands = |op: Op| {
+            store.submit_here(op);
+            let mut pipeline = Pipeline::default();
+            let (batch, _) = store.load(&mut pipeline).unwrap();
+            (batch.preamble, pipeline.commands())
+        };
+        let give = || {
+            let (name, holder) =
+                (LockName::new("nightly").unwrap(), HolderId::random(store.client).unwrap());
+            Op::Give(Give { name, holder, then: Then::Nothing, tries: 0 })
+        };
+        assert_eq!(commands(give()), (0, 1));
+        for (answer, before) in [("*1\r\n:2\r\n", 1), ("*1\r\n:1\r\n", 0)] {
+            let Op::Give(given) = give() else { unreachable!() };
+            let mut repairs = Repairs::default();
+            store.answer_simple_gives(vec![given], Some(Reply::parse(answer)), &mut repairs);
+            assert_eq!(commands(give()), (before, 1 + before), "after {answer:?}");
+        }
     }
 }

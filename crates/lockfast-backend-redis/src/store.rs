@@ -64,6 +64,8 @@ pub(crate) struct Store {
     needs_enrolment: AtomicBool,
     /// How many requests wait for their answers.
     flying: AtomicUsize,
+    /// Whether what was given back last went on to somebody who waited for it.
+    has_heirs: AtomicBool,
     pub(crate) simplicity: Simplicity,
     /// What we hold, for a server that has forgotten it; kept only with the quarantine.
     pub(crate) held: Option<Mutex<HashMap<HolderId, (Mode, Fence)>>>,
@@ -124,6 +126,7 @@ impl Store {
             held: quarantine.then(Mutex::default),
             simplicity: Simplicity::new(is_simple),
             flying: AtomicUsize::new(0),
+            has_heirs: AtomicBool::new(false),
         })
     }
 
@@ -210,6 +213,12 @@ impl Store {
         let mut backlog = lock(&self.backlog);
         self.waiting.fetch_add(ops.len(), Ordering::Release);
         ops.into_iter().rev().for_each(|op| backlog.ops.push_front(op));
+    }
+
+    /// Takes note of whether others had waited for what was given back.
+    pub(crate) fn note_heirs<'a>(&self, mut given: impl Iterator<Item = &'a Reply>) {
+        let has_heirs = given.any(|entry| entry.as_int() == Some(2));
+        self.has_heirs.store(has_heirs, Ordering::Relaxed);
     }
 
     pub(crate) fn ask_for_scripts(&self) {
@@ -370,6 +379,12 @@ impl Traffic for Store {
             let channels: Vec<String> = self.push_channels(&batch.takes).collect();
             batch.waits = channels.len();
             self.channels.write(pipeline, channels, self.lobby.is_empty());
+        }
+        if pipeline.commands() == 0 && batch.only_gives() && self.has_heirs.load(Ordering::Relaxed)
+        {
+            // A server writes last to whom it began to answer first, so that who waits is told
+            // before we are. Any answer will do.
+            pipeline.all(&["TIME"]);
         }
         self.write_batch(pipeline, &mut batch);
         Some((batch, limit))

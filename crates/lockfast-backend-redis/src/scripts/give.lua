@@ -3,8 +3,8 @@
 --
 -- KEYS  fence, watch, crowd; then for each lock: itself, queue
 -- ARGV  for each lock: "holder."
--- Answers one entry per lock: 1 released; 0 for release.lua. Or -1: at the moment nothing is that
--- simple.
+-- Answers one entry per lock: 1 released; 2 released, and somebody else has it now; 0 for
+-- release.lua. Or -1: at the moment nothing is that simple.
 
 local count = (#KEYS - 3) / 2
 local found
@@ -71,7 +71,7 @@ local function pass_on(lock, queue)
     if redis.call('PUBLISH', 'lockfast:push:' .. client, message) > 0 then
       redis.call('SET', lock, holder .. '.' .. text, 'PX', lease)
       fence, is_raised = text, true
-      return 1
+      return 2
     end
   end
 end

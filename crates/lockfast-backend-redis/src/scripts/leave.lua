@@ -25,7 +25,7 @@ local function leave(at, holder, value)
     if not given then
       redis.call('DEL', KEYS[at])
     end
-    return 1
+    return given and 2 or 1
   end
   value = look(at)
   local number
@@ -36,8 +36,8 @@ local function leave(at, holder, value)
   if number then
     drop(at, holder, 's')
     tell('r', at, holder, number)
-    settle(at, nil, nil, nil, false)
-    return 1
+    local _, given = settle(at, nil, nil, nil, false)
+    return given and 2 or 1
   end
   redis.call('HDEL', KEYS[at + 3], holder)
   if CLUSTER and ARGV[3] == '1' then

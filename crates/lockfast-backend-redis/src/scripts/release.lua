@@ -3,7 +3,8 @@
 --
 -- KEYS  fence, client, watch, guard, crowd; then for each lock: itself, queue, shared, revoked
 -- ARGV  link, identity, longest lease; then for each lock: holder
--- Answers one entry per lock: 1 released, 0 the holder did not have it.
+-- Answers one entry per lock: 1 released; 2 released, and somebody else has it now; 0 the holder
+-- did not have it.
 
 local count = (#KEYS - 5) / 4
 local answers, left, found, events, watched = {}, {}, {}, {}, false
