@@ -236,18 +236,22 @@ impl Store {
 
     /// One entry for each of `count` requests, or why there is none.
     fn read_entries(&self, reply: Option<Reply>, count: usize) -> Vec<Result<Reply, Failure>> {
-        let failure = match reply.map(Reply::into_list) {
-            Some(Ok(entries)) if entries.len() == count => {
-                return entries.into_iter().map(Ok).collect();
-            }
-            Some(Err(reply)) => {
-                if reply.as_int() == Some(-1) {
-                    let until_ns = (Moment::now() + PAUSE).host_ns();
-                    self.simplicity.out_until_ns.store(until_ns, Ordering::Relaxed);
-                }
+        let failure = match reply {
+            None => complaint(None),
+            Some(reply) if reply.as_int() == Some(-1) => {
+                let until_ns = (Moment::now() + PAUSE).host_ns();
+                self.simplicity.out_until_ns.store(until_ns, Ordering::Relaxed);
                 complaint(Some(&reply))
             }
-            _ => complaint(None),
+            Some(reply) if reply.failure().is_some() => complaint(Some(&reply)),
+            Some(reply) if count == 1 => return vec![Ok(reply)],
+            Some(reply) => match reply.into_list() {
+                Ok(entries) if entries.len() == count => {
+                    return entries.into_iter().map(Ok).collect();
+                }
+                Ok(_) => complaint(None),
+                Err(reply) => complaint(Some(&reply)),
+            },
         };
         (0..count).map(|_| Err(failure.clone())).collect()
     }
@@ -349,7 +353,7 @@ mod tests {
             Op::Give(Give { name, holder, then: Then::Nothing, tries: 0 })
         };
         assert_eq!(commands(give()), (0, 1));
-        for (answer, before) in [("*1\r\n:2\r\n", 1), ("*1\r\n:1\r\n", 0)] {
+        for (answer, before) in [(":2\r\n", 1), (":1\r\n", 0)] {
             let Op::Give(given) = give() else { unreachable!() };
             let mut repairs = Repairs::default();
             store.answer_simple_gives(vec![given], Some(Reply::parse(answer)), &mut repairs);

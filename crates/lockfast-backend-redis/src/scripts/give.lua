@@ -4,15 +4,17 @@
 -- KEYS  fence, watch, crowd; then for each lock: itself, queue
 -- ARGV  for each lock: "holder."
 -- Answers one entry per lock: 1 released; 2 released, and somebody else has it now; 0 for
--- release.lua. Or -1: at the moment nothing is that simple.
+-- release.lua. Or -1: at the moment nothing is that simple. For a single lock its entry is all of
+-- the answer, because a table costs as much as a call.
 
+local call = redis.call
 local count = (#KEYS - 3) / 2
 local found
 if count == 1 then
-  found = redis.call('MGET', KEYS[4], KEYS[2], KEYS[3])
+  found = call('MGET', KEYS[4], KEYS[2], KEYS[3])
   if found[1] and not found[2] and not found[3] and string.sub(found[1], 1, 23) == ARGV[1] then
-    redis.call('DEL', KEYS[4])
-    return { 1 }
+    call('DEL', KEYS[4])
+    return 1
   end
 else
   local keys = {}
@@ -21,7 +23,7 @@ else
   end
   keys[count + 1] = KEYS[2]
   keys[count + 2] = KEYS[3]
-  found = redis.call('MGET', unpack(keys))
+  found = call('MGET', unpack(keys))
 end
 if found[count + 1] then
   return -1
@@ -40,7 +42,7 @@ local function pass_on(lock, queue)
       return nil
     end
     if not now_us then
-      local time = redis.call('TIME')
+      local time = call('TIME')
       now_us = time[1] * 1000000 + time[2]
       fence = redis.pcall('GET', KEYS[1])
     end
@@ -57,7 +59,7 @@ local function pass_on(lock, queue)
     local message = string.format('G\t%s\t%s\t%.0f\t%d\t%s', holder, text, now_us, lasts, lock)
     -- Whoever is not there any more does not come back. After the first write Redis lets all
     -- others pass, also without memory.
-    redis.call('ZREM', queue, heads[1])
+    call('ZREM', queue, heads[1])
     if heads[2] then
       local next_message = 'H\t' .. string.sub(heads[2], 1, 22) .. '\t' .. lease
       local next_client = string.sub(heads[2], 1, 8)
@@ -65,11 +67,11 @@ local function pass_on(lock, queue)
         message = message .. '\n' .. next_message
       else
         -- Redis writes first to the one who was told last.
-        redis.call('PUBLISH', 'lockfast:push:' .. next_client, next_message)
+        call('PUBLISH', 'lockfast:push:' .. next_client, next_message)
       end
     end
-    if redis.call('PUBLISH', 'lockfast:push:' .. client, message) > 0 then
-      redis.call('SET', lock, holder .. '.' .. text, 'PX', lease)
+    if call('PUBLISH', 'lockfast:push:' .. client, message) > 0 then
+      call('SET', lock, holder .. '.' .. text, 'PX', lease)
       fence, is_raised = text, true
       return 2
     end
@@ -89,9 +91,9 @@ for i = 1, count do
   end
 end
 if gone[1] then
-  redis.call('DEL', unpack(gone))
+  call('DEL', unpack(gone))
 end
 if is_raised then
-  redis.call('SET', KEYS[1], fence)
+  call('SET', KEYS[1], fence)
 end
-return answers
+return count == 1 and answers[1] or answers

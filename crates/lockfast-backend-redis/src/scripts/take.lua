@@ -5,31 +5,33 @@
 -- KEYS  fence, client, watch, crowd; then for each lock: itself, queue
 -- ARGV  link; then for each lock: claim (of one that does not wait only "holder."), lease in ms
 -- Answers one entry per lock: the fence; { 0, place, ms, now } it waits, see admit.lua; 0 for
--- acquire.lua. Or -1: at the moment nothing is that simple.
+-- acquire.lua. Or -1: at the moment nothing is that simple. For a single lock its entry is all of
+-- the answer, because a table costs as much as a call.
 
+local call = redis.call
 local count = (#KEYS - 4) / 2
 local found
 if count == 1 then
-  found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  found = call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 else
-  found = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+  found = call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 end
 local fence, client, crowd = found[1], found[2], found[4]
-if not fence and redis.call('EXISTS', KEYS[1]) == 0 then
+if not fence and call('EXISTS', KEYS[1]) == 0 then
   fence = '0'
 end
 if not fence or not client or found[3] or string.sub(client, 1, 8) ~= ARGV[1]
   or not string.find(fence, '^%d+$') then
   return -1
 end
-local time = redis.call('TIME')
+local time = call('TIME')
 if count == 1 and not crowd and not found[5] then
   -- The most frequent case. Both are digits, so that they need not become numbers.
   local now = time[1] .. string.sub('00000' .. time[2], -6)
   if #fence == #now and fence < now and now < '9007199254740992'
-    and redis.call('SET', KEYS[5], string.sub(ARGV[2], 1, 23) .. now, 'NX', 'PX', ARGV[3]) then
-    redis.call('SET', KEYS[1], now)
-    return { now }
+    and call('SET', KEYS[5], string.sub(ARGV[2], 1, 23) .. now, 'NX', 'PX', ARGV[3]) then
+    call('SET', KEYS[1], now)
+    return now
   end
 end
 
@@ -53,15 +55,15 @@ local function wait(lock, queue, claim)
   if last[2] and tonumber(last[2]) >= ticket then
     ticket = tonumber(last[2]) + 1
   end
-  if redis.call('ZADD', queue, 'NX', string.format('%.0f', ticket), claim) == 0 then
+  if call('ZADD', queue, 'NX', string.format('%.0f', ticket), claim) == 0 then
     return 0
   end
-  redis.call('PEXPIRE', queue, 60000)
-  if not crowd or redis.call('PTTL', KEYS[4]) < 60000 then
-    redis.call('SET', KEYS[4], '1', 'PX', 80000)
+  call('PEXPIRE', queue, 60000)
+  if not crowd or call('PTTL', KEYS[4]) < 60000 then
+    call('SET', KEYS[4], '1', 'PX', 80000)
     crowd = '1'
   end
-  return { 0, last[1] and 1 or 0, redis.call('PTTL', lock), now_us }
+  return { 0, last[1] and 1 or 0, call('PTTL', lock), now_us }
 end
 
 local answers, is_raised = {}, false
@@ -70,10 +72,10 @@ for i = 1, count do
   answers[i] = 0
   -- The crowd is there as long as anybody waits for any lock. Any other value than 1 says that
   -- somebody's lock was taken away, who must hear of it.
-  if not crowd or (crowd == '1' and redis.call('EXISTS', KEYS[2 * i + 4]) == 0) then
+  if not crowd or (crowd == '1' and call('EXISTS', KEYS[2 * i + 4]) == 0) then
     local text = string.format('%.0f', number + 1)
     local value = string.sub(claim, 1, 23) .. text
-    if redis.call('SET', lock, value, 'NX', 'PX', ARGV[2 * i + 1]) then
+    if call('SET', lock, value, 'NX', 'PX', ARGV[2 * i + 1]) then
       number = number + 1
       is_raised = true
       answers[i] = text
@@ -88,6 +90,6 @@ for i = 1, count do
   end
 end
 if is_raised then
-  redis.call('SET', KEYS[1], string.format('%.0f', number))
+  call('SET', KEYS[1], string.format('%.0f', number))
 end
-return answers
+return count == 1 and answers[1] or answers
