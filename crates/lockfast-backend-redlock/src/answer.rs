@@ -142,7 +142,12 @@ impl Node {
 fn open(reply: Option<Reply>) -> (Failure, Vec<Reply>) {
     let nonsense = || Failure::of_nonsense("a decision of another form");
     let failure = reply.as_ref().and_then(Reply::failure).unwrap_or_else(nonsense);
-    (failure, reply.and_then(|reply| reply.into_list().ok()).unwrap_or_default())
+    let entries = match reply.map(Reply::into_list) {
+        Some(Ok(entries)) => entries,
+        Some(Err(alone)) if alone.as_int() == Some(1) => vec![alone],
+        _ => Vec::new(),
+    };
+    (failure, entries)
 }
 
 /// Reads one entry of the acquisition script's answer.

@@ -4,7 +4,8 @@
 --       beside it.
 -- ARGV  link; how ("1" holds end, "0" acquisitions, of which nobody needs to hear, "2" one try of each that goes
 --       on); then for each lock HOLDER.FENCE with the highest fence that the holder proposed, or HOLDER
--- Answers one entry per lock: 1 released, 0 the holder did not have it.
+-- Answers one entry per lock: 1 released, 0 the holder did not have it. A single lock that is released is answered
+-- 1 alone, because a table costs as much as a call.
 
 local DAY_MS = 86400000
 local AHEAD_US = 60000000
@@ -31,7 +32,7 @@ for at = 4, #KEYS do
 end
 if #left == 0 then
   call('DEL', unpack(gone))
-  return answers
+  return #KEYS == 4 and 1 or answers
 end
 
 local events, calls = {}, {}
