@@ -54,7 +54,7 @@ local function pass_on(lock, queue)
     if number >= 9007199254740992 then
       return 0
     end
-    local text, lasts = string.format('%.0f', number), math.min(tonumber(ttl), 2000)
+    local text, lasts = string.format('%.0f', number), math.min(tonumber(ttl), 1500)
     local client, lease = string.sub(holder, 1, 8), string.format('%d', lasts + delay)
     local message = string.format('G\t%s\t%s\t%.0f\t%d\t%s', holder, text, now_us, lasts, lock)
     -- Whoever is not there any more does not come back. After the first write Redis lets all

@@ -7,7 +7,7 @@
 -- It uses what the script before it has set: now_us, fence (false if it cannot be read),
 -- fence_before, watched, quarantined and events. `at` is the place of a lock's first key.
 
-local OFFER_MS = 2000
+local OFFER_MS = 1500
 local QUEUE_MS = 60000
 local CROWD_SLACK_MS = 20000
 local now_ms = math.floor(now_us / 1000)
