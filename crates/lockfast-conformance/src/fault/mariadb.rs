@@ -232,6 +232,10 @@ fn prepare() -> PathBuf {
             command.arg("--user=root");
         }
         command.arg(format!("--datadir={}", directory.display()));
+        // A server that starts removes the temporary tables of all that share the directory, and
+        // several tests may be the first at once.
+        let temporary = tempfile::tempdir().unwrap();
+        command.arg(format!("--tmpdir={}", temporary.path().display()));
         program::run_well(&mut command);
     })
 }
