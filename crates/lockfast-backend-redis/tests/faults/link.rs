@@ -2,35 +2,27 @@
 
 use std::time::Duration;
 
-use lockfast::{
-    Attempt, ErrorKind, Guard, LeaseStatus, Locker, LossCause, Moment, Options, Released,
-};
-use lockfast_conformance::fault::proxy::{Link, Proxy};
+use lockfast::{Attempt, ErrorKind, Guard, LossCause, Moment, Options, Released};
+use lockfast_conformance::fault::proxy::Link;
+use lockfast_conformance::fault::way::{NAME, SLACK, Succession, TTL, Way};
 
 use crate::kit::{
-    Redis, bounded, check_error, connect, eventually, failure, hold, loss, queue_for, refusal, ttl,
+    Redis, bounded, check_error, eventually, failure, hold, loss, queue_for, refusal, ttl,
     wait_for_jeopardy, wait_for_renewal,
 };
 
-const NAME: &str = "nightly";
-const TTL: Duration = Duration::from_secs(3);
-const SLACK: Duration = Duration::from_secs(1);
-
-/// A server, a proxy before it, somebody who goes through the proxy and somebody who does not.
+/// A server, and a way to it that fails.
 struct Net {
     redis: Redis,
-    proxy: Proxy,
-    far: Locker,
-    near: Locker,
+    way: Way,
 }
 
 impl Net {
     async fn start() -> Self {
         let redis = Redis::start();
-        let proxy = Proxy::start(redis.address()).await.unwrap();
-        let far = connect(&redis.url_at(proxy.address())).await;
-        let near = connect(&redis.url()).await;
-        Self { redis, proxy, far, near }
+        let url_at = |address| redis.url_at(address);
+        let way = Way::start(redis.address(), url_at, lockfast_backend_redis::connect).await;
+        Self { redis, way }
     }
 
     fn value(&self) -> String {
@@ -57,22 +49,13 @@ fn impatient() -> Options {
     ttl(Duration::from_secs(60)).request_timeout(Duration::from_millis(500)).retries(0)
 }
 
-/// P1, P3: a cut that ends in time costs nothing: the lease is in jeopardy at most, and goes on
-/// over a new connection. Nobody else gets in meanwhile.
+/// P1, P3: a cut that ends in time costs nothing.
 /// The user sees: `Jeopardy`, then `Held`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_cut() {
+    let net = Net::start().await;
     for cut in [Link::Close, Link::Reset] {
-        let net = Net::start().await;
-        let guard = hold(&net.far, NAME, ttl(TTL)).await;
-        net.proxy.set(cut);
-        wait_for_jeopardy(&guard, TTL).await;
-        refusal(&net.near, NAME).await;
-        net.proxy.set(Link::Pass);
-        wait_for_renewal(&guard, TTL).await;
-        eventually("held", TTL, async || guard.status() == LeaseStatus::Held).await;
-        refusal(&net.near, NAME).await;
-        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        net.way.outlive(cut).await;
         assert_eq!(net.value(), "");
     }
 }
@@ -84,27 +67,11 @@ async fn a_short_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_for_good() {
     let net = Net::start().await;
-    let guard = hold(&net.far, NAME, ttl(TTL)).await;
-    let waiter = tokio::spawn({
-        let near = net.near.clone();
-        async move {
-            let next = hold(&near, NAME, Options::default().wait(TTL * 3)).await;
-            (next, Moment::now())
-        }
-    });
-    net.proxy.set(Link::Close);
-    let cause = loss(&guard, TTL + SLACK).await;
-    let LossCause::Expired { last_failure: Some(met) } = cause else { panic!("{cause:?}") };
-    assert!(!met.is_empty());
-    let told = Moment::now();
-    let deadline = guard.deadline();
-    assert!(told.since(deadline) < Duration::from_millis(200), "{:?}", told.since(deadline));
-    let (next, granted) = bounded(waiter).await.unwrap();
-    assert!(deadline.has_passed(granted));
-    assert!(granted.since(deadline) < SLACK + TTL / 50, "{:?}", granted.since(deadline));
-    assert!(next.fence().get() > guard.fence().get());
-    assert!(matches!(guard.release().await.unwrap(), Released::AlreadyLost(_)));
-    check_error(&failure(&net.far, NAME, ttl(TTL)).await, ErrorKind::Unreachable, &[]);
+    let Succession { lost, told, next } = net.way.lose().await;
+    let late = told.since(lost.deadline());
+    assert!(late < Duration::from_millis(200), "{late:?}");
+    assert!(matches!(lost.release().await.unwrap(), Released::AlreadyLost(_)));
+    check_error(&failure(&net.way.far, NAME, ttl(TTL)).await, ErrorKind::Unreachable, &[]);
     assert!(next.check().is_ok());
 }
 
@@ -114,13 +81,7 @@ async fn a_cut_for_good() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_link() {
     let net = Net::start().await;
-    let ttl_long = TTL * 2;
-    let guard = hold(&net.far, NAME, ttl(ttl_long)).await;
-    net.proxy.set_open(Link::HalfOpen);
-    wait_for_renewal(&guard, ttl_long).await;
-    wait_for_renewal(&guard, ttl_long).await;
-    refusal(&net.near, NAME).await;
-    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    net.way.outlive_silence().await;
     assert_eq!(net.value(), "");
 }
 
@@ -129,19 +90,9 @@ async fn a_half_open_link() {
 /// The user sees: nothing but the delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_link_while_waiting() {
-    let net = Net::start().await;
-    let guard = hold(&net.near, NAME, ttl(TTL)).await;
-    let waiter = queue_for(&net.far, NAME, ttl(TTL).wait(Duration::from_secs(25))).await;
-    net.proxy.set_open(Link::HalfOpen);
-    let fence = guard.fence();
-    assert!(matches!(guard.release().await.unwrap(), Released::Released));
-    let released = Moment::now();
-    let next = bounded(waiter).await.unwrap();
-    let took = Moment::now().since(released);
+    let took = Net::start().await.way.wait_in_silence().await;
     // The poll of 5 to 6 s, then the time in which a request must be answered, twice.
     assert!(took < Duration::from_secs(13), "{took:?}");
-    assert!(next.fence().get() > fence.get());
-    assert!(matches!(next.release().await.unwrap(), Released::Released));
 }
 
 /// P10: an operator ends the connections of a waiter, and the message that it has the lock is
@@ -151,8 +102,8 @@ async fn a_half_open_link_while_waiting() {
 async fn client_kill_while_waiting() {
     for kind in ["normal", "pubsub"] {
         let net = Net::start().await;
-        let guard = hold(&net.near, NAME, ttl(TTL)).await;
-        let waiter = queue_for(&net.far, NAME, ttl(TTL).wait(Duration::from_secs(25))).await;
+        let guard = hold(&net.way.near, NAME, ttl(TTL)).await;
+        let waiter = queue_for(&net.way.far, NAME, ttl(TTL).wait(Duration::from_secs(25))).await;
         net.redis.cli(&["CLIENT", "KILL", "TYPE", kind]);
         let start = Moment::now();
         // The holder's own connections were ended too: then the keeper goes on releasing.
@@ -169,12 +120,12 @@ async fn client_kill_while_waiting() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stalled_link() {
     let net = Net::start().await;
-    let guard = hold(&net.far, NAME, ttl(TTL * 2)).await;
-    net.proxy.set(Link::Stall);
+    let guard = hold(&net.way.far, NAME, ttl(TTL * 2)).await;
+    net.way.proxy.set(Link::Stall);
     wait_for_jeopardy(&guard, TTL * 2).await;
-    net.proxy.set(Link::Pass);
+    net.way.proxy.set(Link::Pass);
     wait_for_renewal(&guard, TTL * 2).await;
-    refusal(&net.near, NAME).await;
+    refusal(&net.way.near, NAME).await;
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
 
@@ -184,9 +135,9 @@ async fn a_stalled_link() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reply_of_an_acquisition_is_lost() {
     let net = Net::start().await;
-    net.proxy.set_open(Link::SwallowReplies);
+    net.way.proxy.set_open(Link::SwallowReplies);
     let acquiring = tokio::spawn({
-        let far = net.far.clone();
+        let far = net.way.far.clone();
         async move { hold(&far, NAME, ttl(TTL * 2)).await }
     });
     eventually("the server grants", TTL, async || !net.value().is_empty()).await;
@@ -205,13 +156,13 @@ async fn the_reply_of_an_acquisition_is_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_grant_is_undone() {
     let net = Net::start().await;
-    net.proxy.set(Link::SwallowReplies);
-    let error = failure(&net.far, NAME, impatient()).await;
+    net.way.proxy.set(Link::SwallowReplies);
+    let error = failure(&net.way.far, NAME, impatient()).await;
     check_error(&error, ErrorKind::Unreachable, &["no answer"]);
     assert_ne!(net.redis.cli(&["GET", "lockfast:fence"]), "", "nothing was granted");
-    net.proxy.set(Link::Pass);
+    net.way.proxy.set(Link::Pass);
     net.wait_until_free(Duration::from_secs(10)).await;
-    let next = hold(&net.near, NAME, ttl(TTL)).await;
+    let next = hold(&net.way.near, NAME, ttl(TTL)).await;
     assert!(next.check().is_ok());
 }
 
@@ -221,8 +172,8 @@ async fn a_lost_grant_is_undone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reply_of_a_release_is_lost() {
     let net = Net::start().await;
-    let guard = hold(&net.far, NAME, ttl(TTL)).await;
-    net.proxy.set_open(Link::SwallowReplies);
+    let guard = hold(&net.way.far, NAME, ttl(TTL)).await;
+    net.way.proxy.set_open(Link::SwallowReplies);
     let released = bounded(guard.release()).await.unwrap();
     match released {
         Released::Unknown { expires_in, ref error } => {
@@ -232,8 +183,8 @@ async fn the_reply_of_a_release_is_lost() {
         Released::Released | Released::AlreadyLost(_) => {}
         Released::StillHeld => panic!("{released:?}"),
     }
-    let next = hold(&net.near, NAME, ttl(TTL).wait(TTL)).await;
-    net.proxy.set(Link::Pass);
+    let next = hold(&net.way.near, NAME, ttl(TTL).wait(TTL)).await;
+    net.way.proxy.set(Link::Pass);
     // The keeper goes on releasing for the first; that must not hurt the second.
     wait_for_renewal(&next, TTL).await;
 }
@@ -244,23 +195,23 @@ async fn the_reply_of_a_release_is_lost() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acquisition_arrives_after_its_release() {
     let net = Net::start().await;
-    net.proxy.set_open(Link::HoldRequests);
-    let connections = net.proxy.accepted();
-    let error = failure(&net.far, NAME, impatient()).await;
+    net.way.proxy.set_open(Link::HoldRequests);
+    let connections = net.way.proxy.accepted();
+    let error = failure(&net.way.far, NAME, impatient()).await;
     check_error(&error, ErrorKind::Unreachable, &[]);
     let before = net.scripts_run();
     eventually("the release came another way", Duration::from_secs(15), async || {
-        net.proxy.accepted() > connections && net.scripts_run() > before
+        net.way.proxy.accepted() > connections && net.scripts_run() > before
     })
     .await;
     let before = net.scripts_run();
-    net.proxy.set_open(Link::Pass);
+    net.way.proxy.set_open(Link::Pass);
     eventually("the late request arrived", Duration::from_secs(5), async || {
         net.scripts_run() > before
     })
     .await;
     net.wait_until_free(Duration::from_secs(2)).await;
-    let next = hold(&net.near, NAME, ttl(TTL)).await;
+    let next = hold(&net.way.near, NAME, ttl(TTL)).await;
     wait_for_renewal(&next, TTL).await;
 }
 
@@ -270,7 +221,7 @@ async fn an_acquisition_arrives_after_its_release() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_pause() {
     let net = Net::start().await;
-    let mutex = net.far.mutex(NAME).unwrap().with(ttl(Duration::from_secs(1))).unwrap();
+    let mutex = net.way.far.mutex(NAME).unwrap().with(ttl(Duration::from_secs(1))).unwrap();
     net.redis.cli(&["CLIENT", "PAUSE", "2500", "WRITE"]);
     match bounded(mutex.try_acquire()).await {
         Err(error) => {
@@ -281,7 +232,7 @@ async fn client_pause() {
         Ok(Attempt::Taken(refusal)) => panic!("taken: {refusal}"),
     }
     net.redis.cli(&["CLIENT", "UNPAUSE"]);
-    let next = hold(&net.near, NAME, ttl(TTL).wait(Duration::from_secs(5))).await;
+    let next = hold(&net.way.near, NAME, ttl(TTL).wait(Duration::from_secs(5))).await;
     wait_for_renewal(&next, TTL).await;
     assert!(matches!(next.release().await.unwrap(), Released::Released));
     assert_eq!(net.value(), "");
@@ -303,8 +254,8 @@ async fn the_deadline_is_before_the_end_in_the_server() {
         assert!(believed <= kept, "believes in {believed:?}, the server keeps it for {kept:?}");
     };
     for delay in [0, 50, 150] {
-        net.proxy.set(Link::Delay(Duration::from_millis(delay)));
-        let guard = hold(&net.far, NAME, ttl(TTL)).await;
+        net.way.proxy.set(Link::Delay(Duration::from_millis(delay)));
+        let guard = hold(&net.way.far, NAME, ttl(TTL)).await;
         check(&guard);
         for _ in 0..2 {
             wait_for_renewal(&guard, TTL).await;
@@ -313,10 +264,10 @@ async fn the_deadline_is_before_the_end_in_the_server() {
         assert!(matches!(guard.release().await.unwrap(), Released::Released));
     }
     // A request that was answered only after its lease would have ended.
-    net.proxy.set(Link::Pass);
+    net.way.proxy.set(Link::Pass);
     net.redis.cli(&["CLIENT", "PAUSE", "2000", "WRITE"]);
     let options = ttl(Duration::from_secs(1)).wait(Duration::from_secs(8)).retries(0);
-    let mutex = net.far.mutex(NAME).unwrap().with(options).unwrap();
+    let mutex = net.way.far.mutex(NAME).unwrap().with(options).unwrap();
     match bounded(mutex.acquire()).await {
         Ok(guard) => check(&guard),
         Err(error) => {
@@ -331,11 +282,11 @@ async fn the_deadline_is_before_the_end_in_the_server() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_outlives_a_short_client_pause() {
     let net = Net::start().await;
-    let guard = hold(&net.far, NAME, ttl(TTL * 2)).await;
+    let guard = hold(&net.way.far, NAME, ttl(TTL * 2)).await;
     net.redis.cli(&["CLIENT", "PAUSE", "2500", "ALL"]);
     wait_for_renewal(&guard, TTL * 2).await;
     wait_for_renewal(&guard, TTL * 2).await;
-    refusal(&net.near, NAME).await;
+    refusal(&net.way.near, NAME).await;
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
 
@@ -345,14 +296,14 @@ async fn a_lease_outlives_a_short_client_pause() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_stopped() {
     let net = Net::start().await;
-    let guard = hold(&net.far, NAME, ttl(TTL)).await;
+    let guard = hold(&net.way.far, NAME, ttl(TTL)).await;
     net.redis.pause();
     let cause = loss(&guard, TTL + SLACK).await;
     assert!(matches!(cause, LossCause::Expired { .. }), "{cause:?}");
     let late = Moment::now().since(guard.deadline());
     assert!(late < Duration::from_millis(200), "{late:?}");
     net.redis.resume();
-    let next = hold(&net.near, NAME, ttl(TTL).wait(TTL + SLACK * 2)).await;
+    let next = hold(&net.way.near, NAME, ttl(TTL).wait(TTL + SLACK * 2)).await;
     assert!(next.fence().get() > guard.fence().get());
     assert!(matches!(guard.release().await.unwrap(), Released::AlreadyLost(_)));
     wait_for_renewal(&next, TTL).await;

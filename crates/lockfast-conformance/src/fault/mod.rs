@@ -23,3 +23,4 @@ mod template;
 pub mod url;
 mod user;
 pub mod wait;
+pub mod way;

@@ -1,0 +1,153 @@
+//! What a store over a network does when the way to its server fails: the same for every such
+//! store, so that each only says what its server shows of it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lockfast::{Guard, LeaseStatus, Locker, LossCause, Moment, Options, Released};
+
+use super::proxy::{Link, Proxy};
+use super::wait::eventually;
+use crate::shorthand::{
+    Connect, TIME_MAX, bounded, connect, hold, loss, queue_for, refusal, ttl, wait_for_jeopardy,
+    wait_for_renewal,
+};
+
+/// The lock that everything is about.
+pub const NAME: &str = "nightly";
+/// How long its leases are.
+pub const TTL: Duration = Duration::from_secs(3);
+/// How much later than they should things may happen.
+pub const SLACK: Duration = Duration::from_secs(1);
+
+/// A proxy before a server, somebody who goes through it and somebody who does not.
+#[derive(Debug)]
+pub struct Way {
+    /// The proxy.
+    pub proxy: Proxy,
+    /// Who goes through it.
+    pub far: Locker,
+    /// Who does not.
+    pub near: Locker,
+}
+
+/// A lease that was lost to a cut, and who came after it.
+#[derive(Debug)]
+pub struct Succession {
+    /// Who had the lock.
+    pub lost: Guard,
+    /// When that was told.
+    pub told: Moment,
+    /// Who has it now.
+    pub next: Guard,
+}
+
+impl Way {
+    /// Puts a proxy before `server`; `url_at` is the URL of a store at an address.
+    ///
+    /// # Cancel safety
+    /// Safe: what is there by then ends.
+    pub async fn start(
+        server: SocketAddr,
+        url_at: impl Fn(SocketAddr) -> String,
+        how: Connect,
+    ) -> Self {
+        let proxy = Proxy::start(server).await.unwrap();
+        let far = connect(&url_at(proxy.address()), how).await;
+        let near = connect(&url_at(server), how).await;
+        Self { proxy, far, near }
+    }
+
+    /// P1, P3: a cut that ends in time costs nothing: the lease is in jeopardy at most, and goes on
+    /// over a new connection. Nobody else gets in meanwhile.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn outlive(&self, cut: Link) {
+        let guard = hold(&self.far, NAME, ttl(TTL)).await;
+        self.proxy.set(cut);
+        wait_for_jeopardy(&guard, TTL).await;
+        refusal(&self.near, NAME).await;
+        self.proxy.set(Link::Pass);
+        wait_for_renewal(&guard, TTL).await;
+        eventually("held", TTL, async || guard.status() == LeaseStatus::Held).await;
+        refusal(&self.near, NAME).await;
+        release(guard).await;
+    }
+
+    /// P2, P3, P9: a cut that does not end: the holder is told by its deadline with what the
+    /// renewals met, and only after that the next gets in, within a second.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn lose(&self) -> Succession {
+        let lost = hold(&self.far, NAME, ttl(TTL)).await;
+        let waiter = queue_for(&self.near, NAME, Options::default().wait(TIME_MAX)).await;
+        let waiter = tokio::spawn(async move { (waiter.await.unwrap(), Moment::now()) });
+        self.proxy.set(Link::Close);
+        let cause = loss(&lost, TTL + SLACK).await;
+        let told = Moment::now();
+        let LossCause::Expired { last_failure: Some(met) } = cause else { panic!("{cause:?}") };
+        assert!(!met.is_empty());
+        let deadline = lost.deadline();
+        let (next, granted) = bounded(waiter).await.unwrap();
+        assert!(deadline.has_passed(granted));
+        assert!(granted.since(deadline) < SLACK + TTL / 50, "{:?}", granted.since(deadline));
+        assert!(next.fence().get() > lost.fence().get());
+        assert!(next.check().is_ok());
+        Succession { lost, told, next }
+    }
+
+    /// P3: connections that are open at both ends but carry nothing are given up in time, and the
+    /// lease goes on over a new one.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn outlive_silence(&self) {
+        let guard = hold(&self.far, NAME, ttl(TTL * 2)).await;
+        self.proxy.set_open(Link::HalfOpen);
+        wait_for_renewal(&guard, TTL * 2).await;
+        wait_for_renewal(&guard, TTL * 2).await;
+        refusal(&self.near, NAME).await;
+        release(guard).await;
+    }
+
+    /// P10: a waiter whose connections carry nothing does not hear its grant; it still gets in, on
+    /// new connections, before anybody gives up. Returns how long that took.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn wait_in_silence(&self) -> Duration {
+        let guard = hold(&self.near, NAME, ttl(TTL)).await;
+        let fence = guard.fence();
+        let waiter = queue_for(&self.far, NAME, ttl(TTL).wait(Duration::from_secs(25))).await;
+        self.proxy.set_open(Link::HalfOpen);
+        release(guard).await;
+        let released = Moment::now();
+        let next = bounded(waiter).await.unwrap();
+        let took = Moment::now().since(released);
+        assert!(next.fence().get() > fence.get());
+        release(next).await;
+        took
+    }
+
+    /// P7: the server grants and its reply is lost. The same request on a new connection answers
+    /// the same grant: one holder, one fence, and no waiting for oneself.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn repeat_a_lost_grant(&self) {
+        self.proxy.set_open(Link::SwallowReplies);
+        let guard = hold(&self.far, NAME, ttl(TTL * 3)).await;
+        let view = self.near.inspect(guard.name()).await.unwrap();
+        let fences: Vec<_> = view.holders.iter().map(|holder| holder.fence).collect();
+        assert_eq!(fences, [Some(guard.fence())]);
+        assert!(guard.check().is_ok());
+        release(guard).await;
+    }
+}
+
+async fn release(guard: Guard) {
+    let released = guard.release().await.unwrap();
+    assert!(matches!(released, Released::Released), "{released:?}");
+}
