@@ -14,8 +14,8 @@ use crate::wire::{self, Argument};
 
 /// How many acquisitions and how many releases one call carries.
 pub(crate) const LOCKS_MAX: usize = 256;
-/// How many renewals it does.
-pub(crate) const LEASES_MAX: usize = 1000;
+/// How many renewals it does: two of the engine's batches fit.
+pub(crate) const LEASES_MAX: usize = 1024;
 
 /// The way an answer goes back.
 pub(crate) type Asker<T> = oneshot::Sender<Result<T, Failure>>;

@@ -1,5 +1,5 @@
-//! The connection on which we are woken. MySQL pushes nothing, so it sleeps in a procedure that
-//! whoever has something for us interrupts.
+//! The connection on which we are woken. MySQL pushes nothing, so it waits in a procedure that
+//! whoever has something for us interrupts, and that then tells us what there is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use lockfast_core::{Moment, Retry, jitter};
 use crate::claim::Claim;
 use crate::failure::{Failure, Remedy};
 use crate::store::Store;
-use crate::wire::{Argument, Wire};
+use crate::wire::{Answer, Argument, Wire};
 
 /// How long one call listens. A connection that is dead without a word is noticed after that.
 const LISTEN: Duration = Duration::from_secs(10);
@@ -61,8 +61,8 @@ impl Store {
             let start = Moment::now();
             match self.listen_once(&mut wire, read_us, LISTEN).await {
                 // Our other connection is not there, so there is nothing to wait for.
-                Ok(0) if Moment::now().since(start) < BRIEF => tokio::time::sleep(BRIEF).await,
-                Ok(_) => {}
+                Ok(()) if Moment::now().since(start) < BRIEF => tokio::time::sleep(BRIEF).await,
+                Ok(()) => {}
                 // Interrupted, which is how we are woken on some servers.
                 Err(failure) if failure.remedy == Remedy::Repeat => {}
                 Err(failure) => break failure,
@@ -72,25 +72,25 @@ impl Store {
         failure
     }
 
-    /// Reads what there is, or what comes within a while; `read_us` says what was read before.
+    /// Reads what there is and what comes within a while; `read_us` says what was read before.
     async fn listen_once(
         &self,
         wire: &mut Wire,
         read_us: &mut u64,
         time: Duration,
-    ) -> Result<usize, Failure> {
+    ) -> Result<(), Failure> {
         let arguments = vec![
             Argument::from(&self.who),
             Argument::from(*read_us),
             Argument::from(time.as_secs()),
         ];
         let limit = time + self.dialer.config().request_timeout;
-        let rows = wire.call("CALL lockfast_listen(?, ?, ?)", arguments, limit).await?;
-        *read_us = rows.first().and_then(|row| row.number(1)).unwrap_or(0);
-        for line in rows.iter().filter_map(|row| row.text(0)) {
-            self.hear(line, self.clock());
-        }
-        Ok(rows.len())
+        let pass_on = |row: Answer| {
+            *read_us = row.number(1).unwrap_or(*read_us);
+            let mails = String::from_utf8_lossy(row.bytes(0).unwrap_or_default());
+            mails.lines().for_each(|line| self.hear(line, self.clock()));
+        };
+        wire.follow("CALL lockfast_listen(?, ?, ?)", arguments, limit, pass_on).await
     }
 
     /// Finds out whether the server lets anybody wake us.

@@ -61,10 +61,12 @@ impl Store {
                 let offer = Offer::read(fields);
                 offer.into_iter().for_each(|offer| self.take_offer(&offer, clock));
             }
-            ["H", holder, blocked_us] => {
-                let blocked = blocked_us.parse().ok().map(Duration::from_micros);
-                if let (Ok(holder), Some(blocked)) = (HolderId::parse(holder), blocked) {
-                    self.lobby.hasten(holder, blocked + TICK);
+            ["H", holder, at_us, blocked_us] => {
+                let (at_us, blocked) = (at_us.parse(), blocked_us.parse());
+                if let (Ok(holder), Ok(at_us), Ok(blocked)) =
+                    (HolderId::parse(holder), at_us, blocked)
+                {
+                    self.lead(holder, (at_us, Duration::from_micros(blocked)), clock);
                 }
             }
             ["R", holder, reason @ ..] => {
@@ -76,6 +78,13 @@ impl Store {
             ["E", fields @ ..] => self.feeds.tell(fields),
             _ => {}
         }
+    }
+
+    /// The claim is the next, and what was in its way at a time lasted so long from then.
+    fn lead(&self, holder: HolderId, (at_us, blocked): (u64, Duration), clock: Option<ClockPair>) {
+        let now = Moment::now();
+        let at = clock.map_or(now, |clock| now.earlier_of(clock.locate(at_us)));
+        self.lobby.hasten(holder, (at + blocked).remaining(now) + TICK);
     }
 
     /// Tells whoever waits for it. What nobody here waits for is left alone: mail may come twice,

@@ -184,6 +184,29 @@ impl Wire {
         }
     }
 
+    /// Calls a procedure that answers bit by bit, and passes each row on when it comes. It leaves
+    /// no transaction open.
+    pub(crate) async fn follow(
+        &mut self,
+        statement: &'static str,
+        arguments: Vec<Value>,
+        limit: Duration,
+        mut pass_on: impl FnMut(Answer),
+    ) -> Result<(), Failure> {
+        let followed = async {
+            let mut parts = self.conn.exec_iter(statement, Params::Positional(arguments)).await?;
+            while !parts.is_empty() {
+                parts.for_each(|row| pass_on(Answer(row))).await?;
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(limit, followed).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Failure::of_driver(&self.endpoint, &error)),
+            Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
+        }
+    }
+
     /// Ends the transaction that a call has left open when it was interrupted.
     async fn recover(&mut self, error: mysql_async::Error) -> Failure {
         let failure = Failure::of_driver(&self.endpoint, &error);

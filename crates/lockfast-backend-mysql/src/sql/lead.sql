@@ -1,6 +1,8 @@
 -- Tells the first that waits and does not belong to the client that has just got the lock (which
--- may hang) for how long what is in its way lasts, so that it looks by itself then.
-CREATE PROCEDURE lockfast_lead(IN lock_name VARBINARY(255), IN except_client BINARY(6))
+-- may hang) for how long what is in its way lasts from now, so that it looks by itself then. It is
+-- not woken for that unless it must know within a second.
+CREATE PROCEDURE lockfast_lead(
+  IN lock_name VARBINARY(255), IN except_client BINARY(6), IN is_urgent TINYINT)
   SQL SECURITY DEFINER
 BEGIN
   DECLARE leader BINARY(16);
@@ -12,6 +14,7 @@ BEGIN
    ORDER BY ticket LIMIT 1;
   IF leader IS NOT NULL THEN
     CALL lockfast_measure(lock_name, its_mode);
-    CALL lockfast_push(LEFT(leader, 6), CONCAT_WS('\t', 'H', HEX(leader), @lockfast_blocked));
+    CALL lockfast_push(LEFT(leader, 6),
+      CONCAT_WS('\t', 'H', HEX(leader), @lockfast_now, @lockfast_blocked), is_urgent);
   END IF;
 END

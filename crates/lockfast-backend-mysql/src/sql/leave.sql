@@ -24,7 +24,7 @@ BEGIN
   END IF;
   CALL lockfast_settle(lock_name);
   IF known_stage = 0 THEN
-    CALL lockfast_lead(lock_name, NULL);
+    CALL lockfast_lead(lock_name, NULL, 1);
   END IF;
   CALL lockfast_close(lock_name);
   SET @lockfast_answers = CONCAT(@lockfast_answers, at, '\t', known_stage <=> 1, '\n');

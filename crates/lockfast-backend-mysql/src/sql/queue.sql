@@ -49,7 +49,7 @@ BEGIN
         CALL lockfast_tell('a', lock_name, id, NULL, 0);
       END IF;
       CALL lockfast_settle(lock_name);
-      CALL lockfast_lead(lock_name, NULL);
+      CALL lockfast_lead(lock_name, NULL, 1);
     END IF;
     CALL lockfast_seen(lock_name);
     SET answer = CONCAT('T\t', @lockfast_seen);

@@ -65,7 +65,7 @@ BEGIN
     FETCH shorter INTO lock_name;
     WHILE NOT is_over DO
       CALL lockfast_open(lock_name);
-      CALL lockfast_lead(lock_name, NULL);
+      CALL lockfast_lead(lock_name, NULL, 1);
       CALL lockfast_close(lock_name);
       FETCH shorter INTO lock_name;
     END WHILE;

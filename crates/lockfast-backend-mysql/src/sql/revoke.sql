@@ -35,7 +35,7 @@ BEGIN
     OPEN losers;
     FETCH losers INTO id, its_fence;
     WHILE NOT is_over DO
-      CALL lockfast_push(LEFT(id, 6), CONCAT_WS('\t', 'R', HEX(id), why));
+      CALL lockfast_push(LEFT(id, 6), CONCAT_WS('\t', 'R', HEX(id), why), 1);
       IF @lockfast_watched THEN
         CALL lockfast_tell('v', lock_name, id, its_fence, 0);
       END IF;

@@ -54,13 +54,14 @@ BEGIN
     IF NOT id <=> @lockfast_self THEN
       SET granted_to = LEFT(id, 6), has_moved = 1;
       CALL lockfast_push(granted_to, CONCAT_WS('\t',
-        'G', HEX(id), next_fence, @lockfast_now, lasts, lock_name));
+        'G', HEX(id), next_fence, @lockfast_now, lasts, lock_name), 1);
     END IF;
     IF @lockfast_watched THEN
       CALL lockfast_tell('g', lock_name, id, next_fence, lasts + its_delay);
     END IF;
   END WHILE;
   IF has_moved THEN
-    CALL lockfast_lead(lock_name, granted_to);
+    -- The next in line finds that in its mail before a grant of the usual length ends.
+    CALL lockfast_lead(lock_name, granted_to, lasts < 1500000);
   END IF;
 END

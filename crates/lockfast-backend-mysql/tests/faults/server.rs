@@ -215,6 +215,37 @@ async fn a_hand_over_takes_two_statements() {
     assert!(spent <= most, "{spent} statements for {} hand-overs", rounds * waiters);
 }
 
+/// P10: so does one between processes, because a listener that is woken goes on listening.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_between_processes_takes_two_statements() {
+    let mariadb = MariaDb::start();
+    let url = prepare(&mariadb).await;
+    let (rounds, waiters) = (25, 8);
+    let mut lockers = Vec::new();
+    for _ in 0..waiters {
+        lockers.push(connect(&url).await);
+    }
+    let listeners = "SELECT SUM(IS_USED_LOCK(CONCAT('lockfast:l:', HEX(client))) IS NOT NULL) FROM \
+                     lockfast_clients";
+    eventually("all listen", TTL, async || mariadb.sql(listeners).trim() == waiters.to_string())
+        .await;
+    let before = statements(&mariadb);
+    let mut tasks = tokio::task::JoinSet::new();
+    for locker in lockers {
+        tasks.spawn(async move {
+            for _ in 0..rounds {
+                hold(&locker, NAME, ttl(TTL * 5).wait_forever()).await.release().await.unwrap();
+            }
+        });
+    }
+    bounded(tasks.join_all()).await;
+    let spent = statements(&mariadb) - before;
+    // Whoever is late confirms what it was given, a listener that is woken at a bad moment is asked
+    // again, and everybody looks and listens now and then.
+    let most = 3 * rounds * waiters + 100;
+    assert!(spent <= most, "{spent} statements for {} hand-overs", rounds * waiters);
+}
+
 /// P9: a holder that dies frees its lock after its ttl, and a detached lease is no exception.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_nobody_renews_ends() {

@@ -1,8 +1,9 @@
 //! Waiters that cannot be woken, or are dead.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::Moment;
+use lockfast::{Moment, WatchKind};
 
 use crate::kit::{MariaDb, bounded, connect, connections, eventually, hold, prepare, refusal, ttl};
 
@@ -57,6 +58,47 @@ async fn the_listener_is_killed() {
     let (_next, granted, _locker) = bounded(waiter).await.unwrap();
     let took = granted.since(released);
     assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+/// P11: a listener that is woken all the time, also while it reads, hears of every event once and
+/// in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_is_woken_while_it_reads() {
+    const CYCLES: usize = 100;
+    let mariadb = Arc::new(MariaDb::start());
+    let url = prepare(&mariadb).await;
+    let (worker, watcher) = (connect(&url).await, connect(&url).await);
+    let mut events = watcher.watch().await.unwrap();
+    let who = mariadb.sql("SELECT HEX(client) FROM lockfast_clients WHERE watches_us > 0");
+    let who = who.trim().to_owned();
+    eventually("it listens", TTL, async || {
+        let listener = mariadb.sql(&format!("SELECT IS_USED_LOCK('lockfast:l:{who}')"));
+        listener.trim() != "NULL"
+    })
+    .await;
+    mariadb.sql("CREATE TABLE pester (id INT PRIMARY KEY); INSERT INTO pester VALUES (1)");
+    let pester = tokio::task::spawn_blocking({
+        let mariadb = Arc::clone(&mariadb);
+        move || {
+            mariadb.sql(&format!(
+                "DELIMITER //\nBEGIN NOT ATOMIC FOR i IN 1..1000 DO IF EXISTS (SELECT * FROM pester) \
+                 THEN CALL lockfast_wake('{who}'); DO SLEEP(0.01 * RAND()); END IF; END FOR; END//"
+            ))
+        }
+    });
+    let mut told = Vec::new();
+    for _ in 0..CYCLES {
+        let guard = hold(&worker, NAME, ttl(TTL)).await;
+        let fence = Some(guard.fence());
+        told.extend([(WatchKind::Granted, fence), (WatchKind::Released, fence)]);
+        guard.release().await.unwrap();
+    }
+    mariadb.sql("DELETE FROM pester");
+    bounded(pester).await.unwrap();
+    for expected in told {
+        let event = bounded(events.next()).await.unwrap();
+        assert_eq!((event.kind, event.fence), expected);
+    }
 }
 
 /// B6, P1: mail that comes twice, the second time when the offer has long been taken, does not
