@@ -7,7 +7,7 @@
 //! | the crate's connections | ours |
 //! |---|---|
 //! | 1. give an answer 500 ms, and a connection 1 s | `a_slow_answer_is_waited_for` |
-//! | 2. stay with a peer that is silent | `faults/link.rs`: `a_half_open_link`, `a_half_open_link_while_waiting`; the unit test in `wire/dial.rs` for keepalive and user timeout |
+//! | 2. stay with a peer that is silent | `faults/link.rs`: `a_half_open_link`, `a_half_open_link_while_waiting`; the unit test in `tcp.rs` of `lockfast-net` for keepalive and user timeout |
 //! | 3. leave TCP_NODELAY off | the same unit test |
 //! | 4. return an error for the command that meets a broken connection | `faults/link.rs`: `the_reply_of_an_acquisition_is_lost`, `the_reply_of_a_release_is_lost` |
 //! | 5. give up after six tries to connect | `a_waiter_outlives_a_restart`; `faults/refusal.rs`: `a_restart_while_waiting` |
