@@ -1,10 +1,11 @@
 //! Waiters stand in a queue: woken one at a time, in their order, and gone when they give up.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use lockfast_core::{AcquireOutcome, Moment};
+use lockfast_core::{AcquireOutcome, LockView, Moment};
 
 use crate::arena::{Arena, finish, name};
 use crate::case::{Case, Group};
@@ -117,12 +118,15 @@ async fn skips_a_waiter_that_gave_up(arena: Arena) {
         let second = second.clone();
         tokio::spawn(async move { second.be_refused(impatient).await })
     };
-    let patient = {
-        first
-            .until(&held.name, "two wait", |view| view.waiting == 2 || impatient.is_finished())
-            .await;
-        third.queue_for(third.waiting_request(&name("a"))).await
+    first.until(&held.name, "two wait", |view| view.waiting == 2 || impatient.is_finished()).await;
+    let patient = third.wait_for(third.waiting_request(&name("a")));
+    // The impatient one may go at any time: whether it had, is asked before each look.
+    let had_gone = AtomicBool::new(false);
+    let all_wait = |view: &LockView| {
+        let had_gone = had_gone.swap(impatient.is_finished(), Ordering::Relaxed);
+        view.waiting == 3 - usize::from(had_gone)
     };
+    first.until(&held.name, "the patient one waits", all_wait).await;
     cancelled.abort();
     let _ = cancelled.await;
     second.release_of(&held.name, holder).await;
