@@ -15,6 +15,9 @@ use crate::wire::Uuid;
 /// How many locks one statement carries.
 pub(crate) const LOCKS_MAX: usize = 1024;
 
+/// What is added to the kind of a request that is the only one of its batch for its lock.
+const ALONE: i16 = 10;
+
 /// The way an answer goes back.
 pub(crate) type Asker<T> = oneshot::Sender<Result<T, Failure>>;
 
@@ -104,6 +107,16 @@ impl Op {
         (ttl / 3).max(Duration::from_millis(500)).min(request_timeout)
     }
 
+    /// The name of a lock that it is about.
+    fn name(&self, lease: usize) -> &str {
+        match self {
+            Self::Take(take) => take.claim.name.as_str(),
+            Self::Give(give) => give.name.as_str(),
+            Self::Renew(renew) => renew.leases[lease].name.as_str(),
+            Self::Plain(_) => "",
+        }
+    }
+
     /// How many locks it is about.
     pub(crate) fn locks(&self) -> usize {
         match self {
@@ -156,15 +169,20 @@ impl Batch {
         for (op, request) in ops.iter().enumerate() {
             lines.extend((0..request.locks()).map(|lease| Line { op, lease }));
         }
-        let name = |line: &Line| match &ops[line.op] {
-            Op::Take(take) => take.claim.name.as_str(),
-            Op::Give(give) => give.name.as_str(),
-            Op::Renew(renew) => renew.leases[line.lease].name.as_str(),
-            Op::Plain(_) => "",
-        };
+        let name = |line: &Line| ops[line.op].name(line.lease);
         // Stable: requests for one lock stay in the order in which they were made.
         lines.sort_by(|a, b| name(a).cmp(name(b)));
         Self { ops: ops.into_iter().map(Some).collect(), lines }
+    }
+
+    /// Whether no other request is for the same lock, so that their order does not matter.
+    fn is_alone(&self, at: usize) -> bool {
+        let name = |at: usize| {
+            let line = self.lines.get(at)?;
+            Some(self.ops[line.op].as_ref()?.name(line.lease))
+        };
+        let own = name(at);
+        own != name(at + 1) && (at == 0 || own != name(at - 1))
     }
 
     /// What is left of it.
@@ -192,12 +210,13 @@ impl Batch {
             _ => true,
         };
         let is_short = self.ops.iter().all(is_plain);
-        for (op, lease) in requests() {
+        for (at, (op, lease)) in requests().enumerate() {
+            let alone = if self.is_alone(at) { ALONE } else { 0 };
             match op {
                 Some(Op::Take(take)) => {
                     let claim = &take.claim;
                     let kind = if take.may_wait() { 2 } else { 1 };
-                    columns.add(kind, &claim.name, claim.holder, claim.ttl);
+                    columns.add(kind + alone, &claim.name, claim.holder, claim.ttl);
                     columns.calls.push(claim.call);
                     if !is_short {
                         columns.delays.push(whole_us(claim.lock_delay));
@@ -206,10 +225,12 @@ impl Batch {
                     }
                     continue;
                 }
-                Some(Op::Give(give)) => columns.add(3, &give.name, give.holder, Duration::ZERO),
+                Some(Op::Give(give)) => {
+                    columns.add(3 + alone, &give.name, give.holder, Duration::ZERO);
+                }
                 Some(Op::Renew(renew)) => {
                     let it = &renew.leases[lease];
-                    columns.add(4, &it.name, it.holder, it.ttl);
+                    columns.add(4 + alone, &it.name, it.holder, it.ttl);
                     if !is_short {
                         columns.delays.push(whole_us(it.lock_delay));
                     }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::wire::{Dialer, Session, get};
 
 /// The version that this program needs.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The first keys of the advisory locks: of those who listen, of links, of sweeps, of migrations.
 pub(crate) const LISTENER_CLASS: i32 = 0x4c46_4b01;
 const LINK_CLASS: i32 = 0x4c46_4b02;

@@ -32,12 +32,13 @@ const KEEPALIVE: Keepalive =
     Keepalive { idle: Duration::from_secs(5), interval: Duration::from_secs(2) };
 const CANCEL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// What the server is told when a connection starts: to notice when we are gone, and a mark by
-/// which we see whether we talk to the server itself.
+/// What the server is told when a connection starts: to notice when we are gone, to plan each
+/// statement once and not five times more, and a mark by which we see whether we talk to the server
+/// itself. Joins go through the requests in their order, so that rows are locked in it.
 const SETTINGS: &str = "-c default_transaction_isolation=read\\ committed -c jit=off \
     -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 \
-    -c tcp_user_timeout=10000 -c lock_timeout=2s \
-    -c enable_seqscan=off";
+    -c tcp_user_timeout=10000 -c lock_timeout=2s -c plan_cache_mode=force_generic_plan \
+    -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off";
 
 type Connection = tokio_postgres::Connection<Socket, Encrypted>;
 

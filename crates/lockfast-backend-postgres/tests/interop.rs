@@ -15,8 +15,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use kit::{
-    Postgres, ROLE, TIME_MAX, bounded, check_error, connect, eventually, hold, loss, queue_for,
-    refusal, start, ttl, url,
+    Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, eventually, hold, loss,
+    queue_for, refusal, start, ttl, url,
 };
 use lockfast::{ErrorKind, Locker, LossCause, Options, Released, RevokeOutcome, RevokeRequest};
 
@@ -123,6 +123,28 @@ async fn session_locks_are_fenced_and_seen() {
     let semaphore = locker.semaphore(NAME, 2).unwrap();
     let error = bounded(semaphore.try_acquire()).await.unwrap_err();
     check_error(&error, ErrorKind::Unsupported, &["mode=lease"]);
+}
+
+/// P11: what is held is seen for as long as it is, also when the rows of idle locks are removed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_locks_outlast_a_sweep() {
+    let postgres = start();
+    let locker = advisory(&postgres).await;
+    let held = [
+        hold(&locker, NAME, Options::default().ttl(TTL)).await,
+        hold(&locker, "-42", Options::default().ttl(TTL)).await,
+    ];
+    hold(&locker, "idle", Options::default().ttl(TTL)).await.release().await.unwrap();
+    let names = format!("SELECT count(*) FROM {SCHEMA}.locks");
+    eventually("the idle one is removed", TIME_MAX, async || {
+        postgres.sql(&format!("SELECT {SCHEMA}.sweep('\\x000000000000', 0)"));
+        postgres.sql(&names) == "2"
+    })
+    .await;
+    for guard in held {
+        let seen = locker.list(guard.name().as_str(), None, 10).await.unwrap();
+        assert_eq!(seen[0].holders[0].fence, Some(guard.fence()));
+    }
 }
 
 /// P3: when the session ends, its holder is told at once, and an operator can end it.

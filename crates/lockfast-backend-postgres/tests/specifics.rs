@@ -13,10 +13,11 @@ mod kit;
 use std::time::Duration;
 
 use kit::{
-    Postgres, SCHEMA, Setup, bounded, connect, eventually, hold, prepare, queue_for, start, ttl,
-    url,
+    Postgres, SCHEMA, Setup, bounded, connect, connect_both, eventually, hold, prepare, queue_for,
+    session, start, ttl, url,
 };
 use lockfast::{Locker, Options, Released};
+use lockfast_core::{RenewOutcome, RenewRequest};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -41,9 +42,9 @@ fn statements(postgres: &Postgres) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_locks_over_two_connections() {
     let postgres = start_counting();
-    let locker = connect(&url(&postgres)).await;
+    let (locker, backend) = connect_both(&url(&postgres)).await;
     let take = |locker: &Locker, at: usize| {
-        let options = Options::default().ttl(Duration::from_secs(30));
+        let options = Options::default().ttl(TTL * 5);
         let mutex = locker.mutex(format!("lock-{at:05}")).unwrap().with(options).unwrap();
         tokio::spawn(async move { mutex.acquire().await.unwrap() })
     };
@@ -56,16 +57,16 @@ async fn many_locks_over_two_connections() {
     assert_eq!(postgres.sql(ours), "2");
     let held = format!("SELECT count(holder) FROM {SCHEMA}.locks");
     assert_eq!(postgres.sql(&held), "10000");
+    let lease = |guard: &lockfast::Guard| RenewRequest {
+        name: guard.name().clone(),
+        holder: guard.holder(),
+        ttl: TTL,
+        lock_delay: Duration::ZERO,
+    };
     let start = statements(&postgres);
-    let deadlines: Vec<_> = guards.iter().map(|guard| guard.deadline()).collect();
-    eventually("all are renewed", Duration::from_secs(25), async || {
-        let renewed = |(guard, seen): (&lockfast::Guard, &lockfast::Moment)| {
-            guard.deadline().since(*seen) > Duration::ZERO
-        };
-        guards.iter().zip(&deadlines).all(renewed)
-    })
-    .await;
+    let outcomes = backend.renew(guards.iter().map(lease).collect()).await.unwrap();
     let run = statements(&postgres) - start;
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, RenewOutcome::Renewed)));
     assert!(run <= 20, "{run} statements for 10000 renewals");
     drop(guards);
     eventually("all are free", Duration::from_secs(25), async || postgres.sql(&held) == "0").await;
@@ -136,6 +137,49 @@ async fn idle_rows_are_removed() {
     assert!(floor >= fence);
     assert!(hold(&locker, "gone", ttl(TTL)).await.fence().get() > fence);
     assert!(kept.check().is_ok());
+}
+
+/// A sweep that does not come to its end has done nothing, and whoever comes meanwhile waits for
+/// its end: either way fences go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_that_is_undone() {
+    let postgres = start();
+    let locker = connect(&url(&postgres)).await;
+    let mut sweeper = session(postgres.address(), "postgres").await;
+    let sweep = format!("SELECT {SCHEMA}.sweep('\\x000000000000', 0)");
+    for is_undone in [true, false] {
+        let gone = hold(&locker, "gone", ttl(TTL)).await;
+        let fence = gone.fence().get();
+        gone.release().await.unwrap();
+        let floor = postgres.sql(&format!("SELECT floor FROM {SCHEMA}.store"));
+        let sweeping = loop {
+            let sweeping = sweeper.transaction().await.unwrap();
+            match sweeping.query_one(&sweep, &[]).await.unwrap().get::<_, i64>(0) {
+                1 => break sweeping,
+                count => assert_eq!(count, 0, "nothing else is idle"),
+            }
+            // It is not old enough yet.
+            sweeping.rollback().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        let (next, wanted) = (locker.clone(), Options::default().ttl(TTL));
+        let asking = tokio::spawn(async move { hold(&next, "gone", wanted).await });
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+            AND application_name = 'lockfast'";
+        eventually("it waits for the sweep", Duration::from_secs(20), async || {
+            postgres.sql(waiting) == "1"
+        })
+        .await;
+        match is_undone {
+            true => sweeping.rollback().await.unwrap(),
+            false => sweeping.commit().await.unwrap(),
+        }
+        let guard = bounded(asking).await.unwrap();
+        assert!(guard.fence().get() > fence, "{} after {fence}", guard.fence());
+        let now = postgres.sql(&format!("SELECT floor FROM {SCHEMA}.store"));
+        assert_eq!(now == floor, is_undone, "{now} after {floor}");
+        guard.release().await.unwrap();
+    }
 }
 
 /// A socket of this machine is enough, and names in another alphabet are whole and told apart.

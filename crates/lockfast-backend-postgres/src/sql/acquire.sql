@@ -6,7 +6,7 @@
 --   7 it was revoked (note: the reason), 8 the floor is too far ahead, 9 no fence is left
 CREATE OR REPLACE FUNCTION {schema}.acquire(
   lock_name text, me uuid, how integer, ttl_us bigint, delay_us bigint, least_fence bigint,
-  call bigint, may_wait boolean,
+  call bigint, may_wait boolean, is_watched boolean,
   OUT code smallint, OUT number bigint, OUT note text
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -14,10 +14,18 @@ DECLARE
   c {schema}.claims;
   now_us bigint;
   is_known boolean := false;
+  is_told boolean;
+  is_first boolean;
+  entry record;
 BEGIN
   l := {schema}.lock_row(lock_name);
   now_us := {schema}.clock();
-  IF l.crowd > 0 OR (l.holder IS NOT NULL AND l.until_us <= now_us) THEN
+  IF l.crowd > 0 AND EXISTS (SELECT FROM {schema}.claims k WHERE k.name = lock_name AND CASE k.stage
+    WHEN 0 THEN k.seen_us <= now_us - {patience_us} ELSE k.until_us <= now_us END)
+  THEN
+    l := {schema}.drop_ended(l, now_us);
+    l := {schema}.settle(l, now_us, me, how, true);
+  ELSIF (CASE WHEN l.holder IS NULL THEN l.crowd > 0 ELSE l.until_us <= now_us END) THEN
     l := {schema}.settle(l, now_us, me, how, false);
   END IF;
   IF l.holder = me THEN
@@ -50,24 +58,25 @@ BEGIN
     IF code IS NOT NULL THEN
       RETURN;
     END IF;
+    is_first := NOT EXISTS (SELECT FROM {schema}.claims k
+      WHERE k.name = lock_name AND k.stage = 0 AND k.ticket < c.ticket);
   ELSE
-    SELECT * INTO code, number FROM {schema}.enter(l, me, how, ttl_us, delay_us, least_fence,
-      call, may_wait, now_us);
+    entry := {schema}.enter(l, me, how, ttl_us, delay_us, least_fence, call, may_wait, is_watched,
+      now_us);
+    code := entry.code; number := entry.number; is_first := entry.is_first;
     IF code IS NOT NULL THEN
       RETURN;
     END IF;
   END IF;
   IF may_wait THEN
-    code := CASE WHEN EXISTS (SELECT FROM {schema}.claims a JOIN {schema}.claims b
-      ON b.name = a.name AND b.stage = 0 AND b.ticket < a.ticket
-      WHERE a.name = lock_name AND a.holder = me) THEN 3 ELSE 2 END;
+    code := CASE WHEN is_first THEN 2 ELSE 3 END;
     number := {schema}.blocked_us(l, now_us);
     RETURN;
   END IF;
   IF is_known THEN
     DELETE FROM {schema}.claims d WHERE d.name = lock_name AND d.holder = me;
     l.crowd := l.crowd - 1;
-    PERFORM {schema}.note('a', lock_name, NULL, me, now_us);
+    is_told := {schema}.note('a', lock_name, NULL, me, now_us);
     l := {schema}.settle(l, now_us, NULL, NULL, true);
   END IF;
   code := 4;
@@ -78,14 +87,15 @@ END $$;
 -- may. Answers a code as above, or none when it has to wait or to go.
 CREATE OR REPLACE FUNCTION {schema}.enter(
   l {schema}.locks, me uuid, how integer, ttl_us bigint, delay_us bigint, least_fence bigint,
-  call bigint, may_wait boolean, now_us bigint,
-  OUT code smallint, OUT number bigint
+  call bigint, may_wait boolean, is_watched boolean, now_us bigint,
+  OUT code smallint, OUT number bigint, OUT is_first boolean
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   granted bigint := 0;
   waiting bigint := 0;
   in_use integer;
   is_granted boolean;
+  is_told boolean;
 BEGIN
   IF least_fence > now_us + 60000000 THEN
     code := 8;
@@ -100,7 +110,8 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  is_granted := l.holder IS NULL AND waiting = 0
+  is_first := waiting = 0;
+  is_granted := l.holder IS NULL AND is_first
     AND CASE WHEN how = 0 THEN granted = 0 WHEN how > 0 THEN granted < how ELSE true END;
   IF is_granted THEN
     number := greatest(l.fence + 1, now_us, least_fence + 1);
@@ -123,5 +134,8 @@ BEGIN
     UPDATE {schema}.locks k SET crowd = k.crowd + 1, fence = greatest(k.fence, number)
       WHERE k.name = l.name;
   END IF;
-  PERFORM {schema}.note(CASE WHEN is_granted THEN 'g' ELSE 'q' END, l.name, number, me, now_us);
+  IF is_watched THEN
+    is_told := {schema}.note(CASE WHEN is_granted THEN 'g' ELSE 'q' END, l.name, number, me,
+      now_us);
+  END IF;
 END $$;

@@ -32,3 +32,13 @@ RETURNS SETOF text LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_cat
       AND (after IS NULL OR l.name > (E'\x01' || after) COLLATE "C")
     ORDER BY l.name
 $$;
+
+-- Whether somebody has the advisory lock of that name.
+CREATE OR REPLACE FUNCTION {schema}.is_advised(lock_name text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (SELECT FROM pg_locks p WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted
+    AND p.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    AND (p.classid::bigint << 32) | p.objid::bigint
+      = CASE WHEN lock_name ~ '^-?[0-9]{1,18}$' THEN lock_name::bigint
+        ELSE hashtextextended(lock_name, 0) END)
+$$;

@@ -1,13 +1,14 @@
 -- One release that is not simply of a lock that nobody else wants. Answers 1 released, 0 the
 -- holder did not have it.
-CREATE OR REPLACE FUNCTION {schema}.release(lock_name text, me uuid) RETURNS smallint
-LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION {schema}.release(lock_name text, me uuid, is_watched boolean)
+RETURNS smallint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   l {schema}.locks;
   c {schema}.claims;
   now_us bigint;
   was_held boolean := false;
   was_head boolean := false;
+  is_told boolean;
 BEGIN
   SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name FOR UPDATE;
   IF NOT FOUND THEN
@@ -16,7 +17,9 @@ BEGIN
   now_us := {schema}.clock();
   IF l.holder = me AND l.until_us > now_us THEN
     was_held := true;
-    PERFORM {schema}.note('r', lock_name, l.fence, me, now_us);
+    IF is_watched THEN
+      is_told := {schema}.note('r', lock_name, l.fence, me, now_us);
+    END IF;
     l.holder := NULL;
     l.offer := false;
     l.until_us := now_us;
@@ -29,7 +32,7 @@ BEGIN
       l.crowd := l.crowd - 1;
       was_held := c.stage = 1;
       IF c.stage < 2 THEN
-        PERFORM {schema}.note(CASE c.stage WHEN 0 THEN 'a' ELSE 'r' END, lock_name, c.fence, me,
+        is_told := {schema}.note(CASE c.stage WHEN 0 THEN 'a' ELSE 'r' END, lock_name, c.fence, me,
           now_us);
       END IF;
     END IF;

@@ -7,7 +7,9 @@ SET search_path = pg_catalog, pg_temp SET lock_timeout = '{lock_timeout}' AS $$
 DECLARE
   l {schema}.locks;
   c {schema}.claims;
+  whose {schema}.clients;
   now_us bigint;
+  is_told boolean;
 BEGIN
   code := 0;
   SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name FOR UPDATE;
@@ -40,8 +42,9 @@ BEGIN
   FOR c IN UPDATE {schema}.claims k SET stage = 2, reason = given_reason
     WHERE k.name = lock_name AND k.stage = 1 RETURNING *
   LOOP
-    PERFORM {schema}.note('v', lock_name, c.fence, c.holder, now_us);
-    PERFORM {schema}.tell({schema}.client_of(c.holder), 'R');
+    SELECT * INTO whose FROM {schema}.clients w WHERE w.client = {schema}.client_of(c.holder);
+    is_told := {schema}.note('v', lock_name, c.fence, c.holder, now_us);
+    is_told := {schema}.tell(whose, 'R');
   END LOOP;
   l := {schema}.settle(l, now_us, NULL, NULL, false);
 END $$;

@@ -13,13 +13,16 @@ CREATE OR REPLACE FUNCTION {schema}.settle(
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   c {schema}.claims;
+  whose {schema}.clients;
   ahead bigint;
+  has_ended boolean;
+  is_told boolean;
   number bigint;
   lasts_us bigint;
   is_mine boolean;
 BEGIN
   IF l.holder IS NOT NULL AND l.until_us <= now_us THEN
-    PERFORM {schema}.note('e', l.name, l.fence, l.holder, now_us);
+    is_told := {schema}.note('e', l.name, l.fence, l.holder, now_us);
     IF l.offer AND l.crowd > 0 THEN
       l := {schema}.drop_silent(l, l.holder, l.since_us, now_us);
     END IF;
@@ -27,28 +30,35 @@ BEGIN
     l.offer := false;
   END IF;
   IF l.crowd > 0 THEN
-    l := {schema}.drop_ended(l, now_us);
-    SELECT count(*) INTO ahead FROM {schema}.claims g WHERE g.name = l.name AND g.stage = 1;
+    -- Whoever waits in vain is found when its turn comes, and by `sweep`.
+    SELECT count(*) FILTER (WHERE g.stage = 1), bool_or(g.until_us <= now_us)
+      INTO ahead, has_ended FROM {schema}.claims g WHERE g.name = l.name AND g.stage > 0;
+    IF has_ended THEN
+      l := {schema}.drop_ended(l, now_us);
+      ahead := (SELECT count(*) FROM {schema}.claims g WHERE g.name = l.name AND g.stage = 1);
+    END IF;
     FOR c IN SELECT * FROM {schema}.claims w
       WHERE w.name = l.name AND w.stage = 0 ORDER BY w.ticket
     LOOP
       is_mine := me IS NOT NULL AND c.holder = me AND c.mode = how;
       number := greatest(l.fence + 1, now_us, c.floor + 1);
-      IF l.holder IS NOT NULL OR (c.mode = 0 AND ahead > 0) OR (c.mode > 0 AND ahead >= c.mode)
+      SELECT * INTO whose FROM {schema}.clients w WHERE w.client = {schema}.client_of(c.holder);
+      IF c.seen_us <= now_us - {patience_us} AND NOT is_mine THEN
+        moved := true;
+        l := {schema}.drop_waiting(l, c.holder, now_us);
+        CONTINUE;
+      ELSIF l.holder IS NOT NULL OR (c.mode = 0 AND ahead > 0) OR (c.mode > 0 AND ahead >= c.mode)
         OR number >= 9007199254740992
       THEN
         IF moved AND NOT is_mine THEN
-          PERFORM {schema}.tell({schema}.client_of(c.holder),
+          is_told := {schema}.tell(whose,
             concat_ws(' ', 'H', c.call, {schema}.blocked_us(l, now_us)));
         END IF;
         EXIT;
       END IF;
       moved := true;
-      IF NOT is_mine AND NOT {schema}.is_there({schema}.client_of(c.holder), c.seen_us, now_us)
-      THEN
-        DELETE FROM {schema}.claims d WHERE d.name = c.name AND d.holder = c.holder;
-        l.crowd := l.crowd - 1;
-        PERFORM {schema}.note('a', l.name, NULL, c.holder, now_us);
+      IF NOT is_mine AND NOT {schema}.is_there(whose, c.seen_us, now_us) THEN
+        l := {schema}.drop_waiting(l, c.holder, now_us);
         CONTINUE;
       END IF;
       lasts_us := CASE WHEN is_mine THEN c.ttl_us ELSE least(c.ttl_us, {offer_us}) END;
@@ -66,10 +76,11 @@ BEGIN
           WHERE g.name = c.name AND g.holder = c.holder;
         ahead := ahead + 1;
       END IF;
-      PERFORM {schema}.note('g', l.name, number, c.holder, now_us);
+      IF coalesce(whose.watched_us > now_us, true) THEN
+        is_told := {schema}.note('g', l.name, number, c.holder, now_us);
+      END IF;
       IF NOT is_mine THEN
-        PERFORM {schema}.tell({schema}.client_of(c.holder),
-          concat_ws(' ', 'G', c.call, number, now_us, lasts_us));
+        is_told := {schema}.tell(whose, concat_ws(' ', 'G', c.call, number, now_us, lasts_us));
       END IF;
     END LOOP;
   END IF;
@@ -78,12 +89,25 @@ BEGIN
     WHERE k.name = l.name;
 END $$;
 
+-- Removes a claim that waits.
+CREATE OR REPLACE FUNCTION {schema}.drop_waiting(
+  INOUT l {schema}.locks, who uuid, now_us bigint
+) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  is_told boolean;
+BEGIN
+  DELETE FROM {schema}.claims d WHERE d.name = l.name AND d.holder = who;
+  l.crowd := l.crowd - 1;
+  is_told := {schema}.note('a', l.name, NULL, who, now_us);
+END $$;
+
 -- Removes claims whose time is up: leases, what is left of revoked ones, and waiting claims that
 -- have not been heard of for long.
 CREATE OR REPLACE FUNCTION {schema}.drop_ended(INOUT l {schema}.locks, now_us bigint)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   c {schema}.claims;
+  is_told boolean;
 BEGIN
   FOR c IN DELETE FROM {schema}.claims d WHERE d.name = l.name
     AND CASE d.stage WHEN 0 THEN d.seen_us <= now_us - {patience_us} ELSE d.until_us <= now_us END
@@ -91,7 +115,7 @@ BEGIN
   LOOP
     l.crowd := l.crowd - 1;
     IF c.stage < 2 THEN
-      PERFORM {schema}.note(CASE c.stage WHEN 0 THEN 'a' ELSE 'e' END, l.name, c.fence, c.holder,
+      is_told := {schema}.note(CASE c.stage WHEN 0 THEN 'a' ELSE 'e' END, l.name, c.fence, c.holder,
         now_us);
     END IF;
     IF c.stage = 1 AND c.offer THEN
@@ -106,15 +130,13 @@ CREATE OR REPLACE FUNCTION {schema}.drop_silent(
   INOUT l {schema}.locks, silent uuid, since_us bigint, now_us bigint
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  c {schema}.claims;
+  waiting uuid;
 BEGIN
-  FOR c IN DELETE FROM {schema}.claims d WHERE d.name = l.name AND d.stage = 0
+  FOR waiting IN SELECT d.holder FROM {schema}.claims d WHERE d.name = l.name AND d.stage = 0
     AND d.seen_us < drop_silent.since_us
     AND {schema}.client_of(d.holder) = {schema}.client_of(silent)
-    RETURNING *
   LOOP
-    l.crowd := l.crowd - 1;
-    PERFORM {schema}.note('a', l.name, NULL, c.holder, now_us);
+    l := {schema}.drop_waiting(l, waiting, now_us);
   END LOOP;
 END $$;
 

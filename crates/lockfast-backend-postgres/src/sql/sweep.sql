@@ -60,6 +60,7 @@ BEGIN
     DELETE FROM {schema}.locks d WHERE d.name IN (
       SELECT l.name FROM {schema}.locks l
         WHERE l.crowd = 0 AND l.until_us < now_us - least_idle_us
+          AND NOT (starts_with(l.name, E'\x01') AND {schema}.is_advised(substr(l.name, 2)))
         LIMIT 10000 FOR UPDATE SKIP LOCKED)
     RETURNING d.fence
   )

@@ -4,10 +4,13 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lockfast::{Address, Error, Guard, Locker, Migration, Options, Result};
+use lockfast::{Address, Backend, Error, Guard, Locker, Migration, Options, Result};
 use lockfast_conformance::shorthand;
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 pub use lockfast_conformance::fault::pgbouncer::PgBouncer;
@@ -60,7 +63,7 @@ pub fn url(postgres: &Postgres) -> String {
 }
 
 /// The same by another way.
-pub fn url_at(address: std::net::SocketAddr) -> String {
+pub fn url_at(address: SocketAddr) -> String {
     format!("postgres://{ROLE}@{address}/postgres")
 }
 
@@ -77,6 +80,33 @@ pub fn migrate(url: &str) -> Result<Migration> {
 /// Connects to a store.
 pub async fn connect(url: &str) -> Locker {
     shorthand::connect(url, lockfast_backend_postgres::connect).await
+}
+
+/// Connects to a store and keeps what the engine has under it too.
+pub async fn connect_both(url: &str) -> (Locker, Arc<dyn Backend>) {
+    let address = Address::parse(url).unwrap();
+    let place = Arc::new(OnceLock::new());
+    let kept = Arc::clone(&place);
+    let connecting = Locker::builder().connect_with(move |context| {
+        Box::pin(async move {
+            let backend = lockfast_backend_postgres::connect(address, context).await?;
+            kept.set(Arc::clone(&backend)).unwrap();
+            Ok(backend)
+        })
+    });
+    let locker = bounded(connecting).await.unwrap();
+    let backend = place.get().unwrap();
+    (locker, Arc::clone(backend))
+}
+
+/// A connection to the server by the bare driver.
+pub async fn session(address: SocketAddr, role: &str) -> tokio_postgres::Client {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let mut login = tokio_postgres::Config::new();
+    let login = login.user(role).dbname("postgres");
+    let (session, connection) = login.connect_raw(stream, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    session
 }
 
 /// Connects to a store, which may fail.
