@@ -73,9 +73,8 @@ async fn open(
         }
     };
     let link = Link::enrol(&store, session).await?;
-    let drive = Arc::clone(&store.drive);
     let mut tasks = vec![
-        runtime.spawn(drive.run(Box::pin(link.run(Arc::clone(&store))))).abort_handle(),
+        runtime.spawn(serve(Arc::clone(&store), link)).abort_handle(),
         runtime.spawn(Arc::clone(&store).tend_lobby()).abort_handle(),
         runtime.spawn(listener::read_mail(Arc::clone(&store))).abort_handle(),
         runtime.spawn(sweep(Arc::clone(&store))).abort_handle(),
@@ -85,6 +84,21 @@ async fn open(
         tasks.push(runtime.spawn(listening).abort_handle());
     }
     Ok(Arc::new(Postgres { store, profile: profile(), tasks }))
+}
+
+/// Serves what is asked for as long as the keeper's runtime goes on; then nobody will be answered.
+async fn serve(store: Arc<Store>, link: Link) {
+    let _closing = CloseOnDrop(Arc::clone(&store));
+    let drive = Arc::clone(&store.drive);
+    drive.run(Box::pin(link.run(store))).await;
+}
+
+struct CloseOnDrop(Arc<Store>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// Removes what nobody uses, now and then.

@@ -9,6 +9,7 @@ mod watch;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
+use std::thread::{self, ThreadId};
 
 use lockfast_core::BoxFuture;
 use tokio::runtime::{self, Handle};
@@ -26,6 +27,8 @@ pub(crate) struct Drive {
     runtime: Handle,
     work: Mutex<Option<BoxFuture<'static, ()>>>,
     turning: AtomicU8,
+    /// The thread that is at it.
+    turner: Mutex<Option<ThreadId>>,
     is_closed: AtomicBool,
     /// The connection, while there is one.
     plug: Mutex<Option<Arc<Plug>>>,
@@ -65,6 +68,7 @@ impl Drive {
             runtime,
             work: Mutex::default(),
             turning: AtomicU8::new(IDLE),
+            turner: Mutex::default(),
             is_closed: AtomicBool::new(false),
             plug: Mutex::default(),
             connection: AtomicU64::new(0),
@@ -128,8 +132,10 @@ impl Drive {
                 return drop(ended);
             }
             if let Some(future) = &mut *work {
+                *lock(&self.turner) = Some(thread::current().id());
                 // It ends only when the store is closed.
                 let _ = future.as_mut().poll(&mut Context::from_waker(&waker));
+                *lock(&self.turner) = None;
             }
             drop(work);
             let ended =
@@ -146,7 +152,12 @@ struct CloseOnDrop(Arc<Drive>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.close();
+        let drive = &self.0;
+        drive.close();
+        // Whoever is at it on another thread must have paused before the timers end under him.
+        if *lock(&drive.turner) != Some(thread::current().id()) {
+            drop(lock(&drive.work).take());
+        }
     }
 }
 

@@ -151,6 +151,10 @@ impl Store {
         }
         self.drive.attend(&self.me);
         self.inbox.push(op);
+        if self.is_closed.load(Ordering::Acquire) {
+            // It was closed in between, and nobody will look again.
+            self.take_waiting().into_iter().for_each(|op| self.fail_op(op, &closed()));
+        }
     }
 
     /// Nobody will ask any more: what waits for an answer in the background must not keep us.
