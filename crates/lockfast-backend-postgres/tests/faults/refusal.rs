@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Migration, Options, Released};
+use lockfast::{ErrorKind, Guard, Migration, Options, Released};
 use lockfast_conformance::fault::certificate::{Authority, Flaw};
+use lockfast_core::{RenewOutcome, RenewRequest};
 
 use crate::kit::{
-    Postgres, ROLE, SCHEMA, Setup, check_error, connect, create_role, eventually, failure, hold,
-    make_schema, migrate, prepare, start, try_connect, ttl, url,
+    Postgres, ROLE, SCHEMA, Setup, bounded, check_error, connect, connect_both, create_role,
+    eventually, failure, hold, make_schema, migrate, prepare, session, start, try_connect, ttl,
+    url, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -22,8 +24,8 @@ async fn no_schema_and_no_rights() {
     let error = try_connect(&url(&postgres)).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidConfig, &["schema lockfast", "lockfast migrate"]);
     check_error(&migrate(&url(&postgres)).unwrap_err(), ErrorKind::Permission, &["permission"]);
-    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: None, to: 2 });
-    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Unchanged { version: 2 });
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: None, to: 3 });
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Unchanged { version: 3 });
     let error = try_connect(&url(&postgres)).await.unwrap_err();
     check_error(&error, ErrorKind::Permission, &["permission denied for schema"]);
     make_schema(&postgres, SCHEMA);
@@ -66,39 +68,109 @@ async fn too_many_connections() {
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
 
-/// P7: another transaction is in the way of a batch, in a circle; the server undoes ours, and it is
+/// P7: other transactions are in the way of a batch, in a circle; the server undoes ours, and it is
 /// asked again.
 /// The user sees: nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadlock() {
-    let postgres = prepare(Setup::new().set("deadlock_timeout", "500ms"));
-    let locker = connect(&url(&postgres)).await;
-    let guards = [hold(&locker, "a", ttl(TTL)).await, hold(&locker, "b", ttl(TTL)).await];
-    // A renewal of both is one statement.
-    let other = std::thread::spawn({
-        let socket = postgres.socket_directory().to_owned();
-        let port = postgres.port().to_string();
-        move || {
-            let sql = format!(
-                "BEGIN; SELECT 1 FROM {SCHEMA}.locks WHERE name = 'b' FOR UPDATE; \
-                 SELECT pg_sleep(4); SELECT 1 FROM {SCHEMA}.locks WHERE name = 'a' FOR UPDATE; COMMIT"
-            );
-            let psql = std::process::Command::new("psql")
-                .args(["-qAt", "-v", "ON_ERROR_STOP=0", "-U", "postgres", "-p", &port, "-h"])
-                .arg(socket)
-                .args(["-c", &sql, "postgres"])
-                .output();
-            psql.unwrap()
-        }
-    });
-    // The leases are renewed after a third of their time, while the other one sleeps.
-    for guard in &guards {
-        crate::kit::wait_for_renewal(guard, TTL).await;
+    const LONG: Duration = Duration::from_secs(60);
+    let postgres = prepare(Setup::new().set("deadlock_timeout", "200ms"));
+    // Nothing but the deadlock may end the wait.
+    postgres.sql(
+        "DO $$ BEGIN EXECUTE (SELECT format('ALTER FUNCTION %s SET lock_timeout = %L', \
+         oid::regprocedure, '20s') FROM pg_proc WHERE proname = 'serve'); END $$",
+    );
+    let (locker, backend) = connect_both(&format!("{}?request_timeout=20s", url(&postgres))).await;
+    let mut guards = Vec::new();
+    for name in ["a", "b", "c"] {
+        guards.push(hold(&locker, name, ttl(LONG)).await);
     }
-    other.join().unwrap();
+    let (first, second) = (
+        session(postgres.address(), "postgres").await,
+        session(postgres.address(), "postgres").await,
+    );
+    let take = |name: &str| format!("SELECT FROM {SCHEMA}.locks WHERE name = '{name}' FOR UPDATE");
+    first.batch_execute(&format!("BEGIN; {}", take("b"))).await.unwrap();
+    // It is never the one that is undone.
+    let begin = "SET deadlock_timeout = '1h'; BEGIN";
+    second.batch_execute(&format!("{begin}; {}", take("c"))).await.unwrap();
+    let waiting = async |count: &str| {
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+        eventually("so many wait", TTL, async || postgres.sql(sql) == count).await;
+    };
+    // All three by one statement, which gets `a` and waits for `b`.
+    let lease = |guard: &Guard| RenewRequest {
+        name: guard.name().clone(),
+        holder: guard.holder(),
+        ttl: LONG,
+        lock_delay: Duration::ZERO,
+    };
+    let leases: Vec<_> = guards.iter().map(lease).collect();
+    let renewing = tokio::spawn(async move { backend.renew(leases).await.unwrap() });
+    waiting("1").await;
+    let wanted = take("a");
+    let other = tokio::spawn(async move {
+        second.batch_execute(&wanted).await.unwrap();
+        second.batch_execute("COMMIT").await.unwrap();
+    });
+    waiting("2").await;
+    // Now it gets `b` and waits for `c`, of whoever waits for its `a`.
+    first.batch_execute("COMMIT").await.unwrap();
+    bounded(other).await.unwrap();
+    let outcomes = bounded(renewing).await.unwrap();
+    let renewed = outcomes.iter().filter(|outcome| matches!(outcome, RenewOutcome::Renewed));
+    assert_eq!(renewed.count(), 3, "{outcomes:?}");
+    let log = postgres.socket_directory().join("log");
+    eventually("the server has seen it", TTL, async || {
+        std::fs::read_to_string(&log).unwrap().contains("deadlock detected")
+    })
+    .await;
     for guard in guards {
         assert!(matches!(guard.release().await.unwrap(), Released::Released));
     }
+}
+
+/// P1, P7: the server finds no room for another row: its writes come back short, as the kernel
+/// answers them on a full disk. (A limit to the size of its files does that wherever the tests run,
+/// and the server takes it for the same.)
+/// The user sees: `Unreachable` with the reason for new locks; leases go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk() {
+    // Not a whole number of pages, so that the last write is a short one; more than a segment of
+    // the log, without which the server could not go on at all.
+    const ROOM: u64 = (2 << 20) + 4096;
+    let postgres = prepare(Setup::new().files_up_to(ROOM).set("autovacuum", "off"));
+    let locker = connect(&url(&postgres)).await;
+    let guard = hold(&locker, "mine", ttl(TTL)).await;
+    let mut filled = 0;
+    let said = loop {
+        let (succeeded, said) = postgres.try_sql(&format!(
+            "INSERT INTO {SCHEMA}.locks (name, fence, until_us, since_us) SELECT 'full-' || n, 0, \
+             9000000000000000, 0 FROM generate_series({filled}, {filled} + 1999) n"
+        ));
+        if !succeeded {
+            break said;
+        }
+        filled += 2000;
+        assert!(filled < 100_000, "the server does not keep to the limit");
+    };
+    assert!(said.contains("could not extend file"), "{said}");
+    let mut others = Vec::new();
+    let error = loop {
+        let mutex = locker.mutex(format!("other-{}", others.len())).unwrap();
+        match bounded(mutex.with(ttl(TTL)).unwrap().try_acquire()).await {
+            Ok(other) => others.push(other),
+            Err(error) => break error,
+        }
+        assert!(others.len() < 5000, "there is always room");
+    };
+    check_error(&error, ErrorKind::Unreachable, &["disk is full"]);
+    wait_for_renewal(&guard, TTL).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    for mend in [format!("DELETE FROM {SCHEMA}.locks WHERE name LIKE 'full-%'"), "VACUUM".into()] {
+        postgres.sql(&mend);
+    }
+    hold(&locker, "more", ttl(TTL)).await.release().await.unwrap();
 }
 
 /// P7: somebody has locked a whole table for longer than a call waits; it is asked again.

@@ -39,6 +39,7 @@ pub struct Setup {
     authentication: &'static str,
     clock: bool,
     certificate: Option<Pair>,
+    file_size_max: Option<u64>,
 }
 
 impl Default for Setup {
@@ -51,8 +52,13 @@ impl Setup {
     /// A server that trusts everybody and may lose commits when the machine crashes, but not when
     /// only the server does.
     pub fn new() -> Self {
-        let setup =
-            Self { settings: Vec::new(), authentication: "trust", clock: false, certificate: None };
+        let setup = Self {
+            settings: Vec::new(),
+            authentication: "trust",
+            clock: false,
+            certificate: None,
+            file_size_max: None,
+        };
         setup
             .set("fsync", "off")
             // Small segments of the log (see `prepare`) shall not mean frequent checkpoints.
@@ -77,6 +83,13 @@ impl Setup {
     /// Roles that come over TCP must give their password (SCRAM).
     pub fn passwords(mut self) -> Self {
         self.authentication = "scram-sha-256";
+        self
+    }
+
+    /// With files that cannot grow beyond so many bytes. The server takes that for a full disk: the
+    /// last write that fits in part comes back short.
+    pub fn files_up_to(mut self, size: u64) -> Self {
+        self.file_size_max = Some(size);
         self
     }
 
@@ -283,7 +296,15 @@ impl Postgres {
 
     fn launch(&mut self) {
         let directory = self.directory.path();
-        let mut command = Command::new(program::find_postgres("postgres"));
+        let program = program::find_postgres("postgres");
+        let mut command = match self.setup.file_size_max {
+            None => Command::new(program),
+            Some(size) => {
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--fsize={size}")).arg(program);
+                command
+            }
+        };
         command.arg("-D").arg(directory.join("data")).current_dir(directory);
         for (name, value) in self.settings() {
             command.arg("-c").arg(format!("{name}={value}"));
