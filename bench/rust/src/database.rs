@@ -88,7 +88,8 @@ pub(crate) fn measure(kind: &str) -> Result<Value> {
     let (durable, quick) = (Database::start(kind, true)?, Database::start(kind, false)?);
     let mut samples = Samples::default();
     for _ in 0..ROUNDS {
-        for (name, database) in [("durable", &durable), ("quick", &quick)] {
+        // Only the server without a disk to wait for counts statements.
+        for (name, database, counts) in [("durable", &durable, false), ("quick", &quick, true)] {
             let url = database.url();
             for (peer, sessions, tasks) in [
                 ("lockfast", 1, 1),
@@ -99,21 +100,19 @@ pub(crate) fn measure(kind: &str) -> Result<Value> {
                 let name = format!("{name}.{peer}_{tasks}");
                 samples.cycle(&name, (peer, &url, sessions), tasks, || {})?;
             }
-            samples.hand_over(&format!("{name}.held"), &url, WAITERS, Some(HOLD), || {})?;
+            for (who, is_shared) in [("shared", true), ("apart", false)] {
+                let (held, greedy) = (format!("{name}.held_{who}"), format!("{name}.greedy_{who}"));
+                samples.hand_over(&held, (&url, is_shared), WAITERS, Some(HOLD), || {})?;
+                let count = || if counts { database.statements() } else { Ok(0.0) };
+                let mut before = Ok(0.0);
+                let connected = || before = count();
+                samples.hand_over(&greedy, (&url, is_shared), WAITERS, None, connected)?;
+                samples.add(&format!("{greedy}.statements"), count()? - before?);
+            }
         }
-        hand_over_counted(&quick, &mut samples)?;
-        samples.hand_over("durable.greedy", &durable.url(), WAITERS, None, || {})?;
     }
     renew(&quick, &mut samples)?;
     Ok(samples.into_value())
-}
-
-fn hand_over_counted(database: &Database, samples: &mut Samples) -> Result<()> {
-    let mut before = Ok(0.0);
-    let connected = || before = database.statements();
-    samples.hand_over("quick.greedy", &database.url(), WAITERS, None, connected)?;
-    samples.add("quick.greedy.statements", database.statements()? - before?);
-    Ok(())
 }
 
 /// Holds many leases at once, and counts what that costs the server.

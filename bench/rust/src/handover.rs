@@ -34,6 +34,8 @@ struct Ring {
 #[derive(Default)]
 struct Share {
     acquired: u64,
+    /// Those after the stop too, which cost the store as much.
+    taken: u64,
     gave_up: u64,
     latencies: Vec<u64>,
 }
@@ -70,12 +72,14 @@ pub(crate) async fn measure(
     let least = shares.iter().map(|share| share.acquired).min().unwrap_or(0);
     let gave_up: u64 = shares.iter().map(|share| share.gave_up).sum();
     let acquired: u64 = shares.iter().map(|share| share.acquired).sum();
+    let taken: u64 = shares.iter().map(|share| share.taken).sum();
     let latencies = shares.into_iter().flat_map(|share| share.latencies).collect();
     let latencies = Latencies::new(latencies);
     Ok(json!({
         "handovers": latencies.0.len(),
         "handovers_per_s": latencies.0.len() as f64 / elapsed,
         "acquired": acquired,
+        "taken": taken,
         "p50_us": latencies.percentile(50),
         "p99_us": latencies.percentile(99),
         "most_over_least": most as f64 / least.max(1) as f64,
@@ -98,6 +102,7 @@ async fn compete(
             continue;
         }
         let now_ns = ring.start.elapsed().as_nanos() as u64;
+        share.taken += 1;
         ensure!(ring.inside.fetch_add(1, SeqCst) == 0, "two had the lock at once");
         let released_ns = ring.released_ns.load(SeqCst);
         let last = ring.last.swap(number, SeqCst);

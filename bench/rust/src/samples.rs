@@ -66,19 +66,25 @@ impl Samples {
         self.add_fields(name, &result.with_context(|| name.to_owned())?)
     }
 
-    /// Passes one lock around between so many waiters and one holder. `before` is called when all
-    /// are connected.
+    /// Passes one lock around between so many waiters and one holder, who share a connection or
+    /// have one each. `before` is called when all are connected.
     pub(crate) fn hand_over(
         &mut self,
         name: &str,
-        url: &str,
+        (url, is_shared): (&str, bool),
         waiters: usize,
         hold: Option<Duration>,
         before: impl FnOnce(),
     ) -> Result<()> {
         let result = on_runtime(waiters + 1, async {
-            let contenders =
-                Contender::each_with_a_connection("lockfast", url, waiters + 1).await?;
+            let contenders = match is_shared {
+                true => {
+                    let connection = Connection::open("lockfast", url, 1).await?;
+                    let contender = |_| connection.contender("lock:shared".to_owned());
+                    (0..=waiters).map(contender).collect::<Result<_>>()?
+                }
+                false => Contender::each_with_a_connection("lockfast", url, waiters + 1).await?,
+            };
             before();
             handover::measure(contenders, hold, SPAN).await
         });
