@@ -67,10 +67,10 @@ impl Store {
                         let earlier = self.waiting.take(&request.name, request.holder);
                         let replies = earlier.into_iter().flat_map(|waiter| waiter.replies);
                         for (sent, reply) in replies {
-                            let grant = Grant { fence, from: sent };
+                            let grant = Grant::new(fence, sent);
                             let _ = reply.send(Ok(AcquireOutcome::Granted(grant)));
                         }
-                        Ok(AcquireOutcome::Granted(Grant { fence, from: sent }))
+                        Ok(AcquireOutcome::Granted(Grant::new(fence, sent)))
                     }
                     Answer::Taken(lock) => Ok(taken(lock, sent)),
                     Answer::Refused(error) => Err(error),
@@ -156,7 +156,7 @@ impl Store {
         let from = Moment::from_host_ns(hold.from_ns);
         let mut delivered = false;
         for (_, reply) in waiter.replies {
-            let grant = Grant { fence, from };
+            let grant = Grant::new(fence, from);
             delivered |= reply.send(Ok(AcquireOutcome::Granted(grant))).is_ok();
         }
         if !delivered {

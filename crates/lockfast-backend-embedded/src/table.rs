@@ -165,7 +165,7 @@ impl Table {
             Ok(match admission {
                 Admission::Granted(fence) => {
                     // An earlier request of this holder may still be waiting for the same answer.
-                    let grant = Grant { fence, from: sent };
+                    let grant = Grant::new(fence, sent);
                     let waiters = entry.take_waiters(request.holder);
                     waiters.into_iter().for_each(|waiter| {
                         told.deliver(&request.name, request.holder, waiter, &grant, false);
@@ -348,7 +348,7 @@ impl Entry {
         let from = Moment::from_host_ns(hold.from_ns);
         let fence = hold.fence;
         for waiter in waiters {
-            told.deliver(name, holder, waiter, &Grant { fence, from }, is_sole);
+            told.deliver(name, holder, waiter, &Grant::new(fence, from), is_sole);
         }
         told.grants.last().is_some_and(|last| last.holder == holder)
     }

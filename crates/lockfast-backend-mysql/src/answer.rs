@@ -148,7 +148,7 @@ impl Store {
                 tell_all(askers, || Answer::Taken(seen.clone()));
             }
             Admission::Granted(fence) => {
-                tell_all(askers, || Answer::Granted(Grant { fence, from: sent }));
+                tell_all(askers, || Answer::Granted(Grant::new(fence, sent)));
             }
         }
     }

@@ -37,17 +37,13 @@ impl Offer {
         })
     }
 
-    /// The grant as the engine understands it: with the ttl counted from so early that it ends
-    /// with the offer, the first renewal is due at once and makes it a full lease. None when the
-    /// offer may have ended before that renewal.
-    fn grant(&self, claim: &Claim, clock: Option<ClockPair>) -> Option<Grant> {
+    /// The first renewal makes a full lease of it. None when the offer may have ended before that
+    /// renewal.
+    fn grant(&self, clock: Option<ClockPair>) -> Option<Grant> {
         let now = Moment::now();
-        let given = now.earlier_of(clock?.locate(self.at_us));
-        if now.since(given) > self.lasts / 2 {
-            return None;
-        }
-        let from = given.before(claim.ttl.saturating_sub(self.lasts));
-        Some(Grant { fence: self.fence, from })
+        let from = now.earlier_of(clock?.locate(self.at_us));
+        let is_fresh = now.since(from) <= self.lasts / 2;
+        is_fresh.then_some(Grant { fence: self.fence, from, brief: Some(self.lasts) })
     }
 }
 
@@ -93,7 +89,7 @@ impl Store {
     fn take_offer(&self, offer: &Offer, clock: Option<ClockPair>) {
         let Some(waiter) = self.lobby.take_called(offer.holder, ()) else { return };
         // Nobody renews a detached lease, and an old offer may end before it is renewed.
-        let grant = offer.grant(&waiter.claim, clock).filter(|_| !waiter.claim.detached);
+        let grant = offer.grant(clock).filter(|_| !waiter.claim.detached);
         match (grant, self.me()) {
             (Some(grant), _) => tell_all(waiter.askers, || Answer::Granted(grant.clone())),
             (None, Some(store)) => drop(self.runtime.spawn(store.confirm(waiter, offer.fence))),
@@ -115,7 +111,7 @@ impl Store {
         self.submit(Op::Renew(Renew { leases: [lease].into(), asker, tries: 0 }));
         match answer.await {
             Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
-                tell_all(waiter.askers, || Answer::Granted(Grant { fence, from }));
+                tell_all(waiter.askers, || Answer::Granted(Grant::new(fence, from)));
             }
             Ok(Ok(_)) => {
                 // The offer had ended by then, so it waits again.

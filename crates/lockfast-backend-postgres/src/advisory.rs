@@ -115,7 +115,7 @@ impl Advisory {
             Some(Hold::Held(held)) if held.mode == request.mode => {
                 let from = Moment::now();
                 held.ping(&self.dialer).await.map_err(named)?;
-                return Ok(AcquireOutcome::Granted(Grant { fence: held.fence, from }));
+                return Ok(AcquireOutcome::Granted(Grant::new(held.fence, from)));
             }
             Some(Hold::Held(held)) => return Err(other_mode(held.mode)),
             Some(Hold::Waiting { mode, .. }) if mode != request.mode => {

@@ -123,7 +123,7 @@ impl Store {
                 tell_all(askers, &Answer::Taken(view));
             }
             Admission::Granted(fence) => {
-                tell_all(askers, &Answer::Granted(Grant { fence, from: sent }));
+                tell_all(askers, &Answer::Granted(Grant::new(fence, sent)));
             }
         }
     }

@@ -38,16 +38,15 @@ impl Offer {
         })
     }
 
-    /// The grant as the engine understands it: with the ttl counted from so early that it ends
-    /// with the offer, the first renewal is due at once and makes it a full lease.
-    fn grant(&self, claim: &Claim, clock: Option<ClockPair>) -> Grant {
+    /// The first renewal makes a full lease of it.
+    fn grant(&self, clock: Option<ClockPair>) -> Grant {
         let received = Moment::now();
         // Without a clock to compare with, the offer may be as old as its time.
-        let given = match clock {
+        let from = match clock {
             Some(clock) => received.earlier_of(clock.locate(self.at_us)),
             None => received.before(self.lasts),
         };
-        Grant { fence: self.fence, from: given.before(claim.ttl.saturating_sub(self.lasts)) }
+        Grant { fence: self.fence, from, brief: Some(self.lasts) }
     }
 }
 
@@ -83,7 +82,7 @@ impl Store {
             }
             return;
         }
-        let grant = offer.grant(&waiter.claim, waiter.clock);
+        let grant = offer.grant(waiter.clock);
         if !tell_all(waiter.askers, &Answer::Granted(grant)) {
             self.undo(&waiter.claim);
         }
@@ -103,7 +102,7 @@ impl Store {
         self.submit(Op::Renew(Renew { leases: [lease].into(), asker, tries: 0 }));
         match answer.await {
             Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
-                if !tell_all(waiter.askers, &Answer::Granted(Grant { fence, from })) {
+                if !tell_all(waiter.askers, &Answer::Granted(Grant::new(fence, from))) {
                     self.undo(&claim);
                 }
             }
@@ -147,22 +146,8 @@ mod tests {
         let clock = ClockPair { sent, server_us: 1_000_000 };
         // Given four seconds after the pair was made.
         let offer = Offer::read(&["7", "42", "5000000", "2000000"]).unwrap();
-        let client = lockfast_core::ClientId::random().unwrap();
-        let claim = Claim::new(
-            lockfast_core::AcquireRequest {
-                name: lockfast_core::LockName::new("a").unwrap(),
-                mode: lockfast_core::Mode::Exclusive,
-                holder: lockfast_core::HolderId::random(client).unwrap(),
-                ttl: Duration::from_secs(30),
-                lock_delay: Duration::ZERO,
-                wait: lockfast_core::Wait::Forever,
-                detached: false,
-                floor: None,
-            },
-            7,
-        );
-        let grant = offer.grant(&claim, Some(clock));
-        let end = grant.from + claim.ttl;
+        let grant = offer.grant(Some(clock));
+        let end = grant.from + grant.lasts(Duration::from_secs(30));
         assert_eq!(end.since(sent), Duration::from_secs(6));
     }
 }

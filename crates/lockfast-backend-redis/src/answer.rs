@@ -139,7 +139,7 @@ impl Store {
             }
             Admission::Granted(fence) => {
                 self.remember(&claim, fence);
-                tell_all(askers, || Answer::Granted(Grant { fence, from: sent }));
+                tell_all(askers, || Answer::Granted(Grant::new(fence, sent)));
             }
         }
     }

@@ -37,11 +37,10 @@ impl Offer {
         })
     }
 
-    /// The grant as the engine understands it: with the ttl counted from so early that it ends
-    /// with the offer, the first renewal is due at once and makes it a full lease.
-    fn grant(&self, claim: &Claim, clock: ClockPair) -> Grant {
-        let given = Moment::now().earlier_of(clock.locate(self.at_us));
-        Grant { fence: self.fence, from: given.before(claim.ttl.saturating_sub(self.lasts)) }
+    /// The first renewal makes a full lease of it.
+    fn grant(&self, clock: ClockPair) -> Grant {
+        let from = Moment::now().earlier_of(clock.locate(self.at_us));
+        Grant { fence: self.fence, from, brief: Some(self.lasts) }
     }
 }
 
@@ -93,7 +92,7 @@ impl Store {
             }
             return;
         };
-        let grant = offer.grant(&waiter.claim, clock);
+        let grant = offer.grant(clock);
         if !tell_all(waiter.askers, || Answer::Granted(grant.clone())) {
             self.decline(offer, key);
         }
@@ -122,7 +121,7 @@ impl Store {
         self.submit(Op::Renew(Renew { leases: [lease].into(), asker, confirm: true, tries: 0 }));
         match answer.await {
             Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
-                if !tell_all(waiter.askers, || Answer::Granted(Grant { fence, from })) {
+                if !tell_all(waiter.askers, || Answer::Granted(Grant::new(fence, from))) {
                     self.undo(&claim);
                 }
             }

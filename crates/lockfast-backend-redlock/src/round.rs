@@ -144,7 +144,7 @@ impl Store {
         state.misses = 0;
         state.ballot = Ballot::default();
         let askers = std::mem::take(&mut state.askers);
-        let outcome = Outcome::Granted(Grant { fence, from: state.from });
+        let outcome = Outcome::Granted(Grant::new(fence, state.from));
         drop(state);
         self.note_fence(fence.get());
         if claim.detached {

@@ -113,7 +113,8 @@ pub(crate) struct Held {
     pub(crate) name: LockName,
     pub(crate) holder: HolderId,
     pub(crate) fence: Fence,
-    pub(crate) from: Moment,
+    /// When it ends if nobody renews it, as its holder must believe.
+    pub(crate) until: Moment,
     /// When the answer arrived.
     pub(crate) granted: Moment,
 }
@@ -163,13 +164,13 @@ impl Client {
 
     /// The store's answer to a request, with the lock as this client would hold it.
     pub(crate) async fn acquire(&self, request: AcquireRequest) -> Result<Held, Refusal> {
-        let (name, holder) = (request.name.clone(), request.holder);
+        let (name, holder, ttl) = (request.name.clone(), request.holder, request.ttl);
         match self.backend.acquire(request).await.expect("an answer") {
             AcquireOutcome::Granted(grant) => Ok(Held {
                 name,
                 holder,
                 fence: grant.fence,
-                from: grant.from,
+                until: grant.from + grant.lasts(ttl),
                 granted: Moment::now(),
             }),
             AcquireOutcome::Taken(refusal) => Err(refusal),

@@ -17,6 +17,22 @@ pub struct Grant {
     /// A moment that is certainly not after the one at which the store began to count the ttl:
     /// for an immediate grant, taken before the request was sent. The deadline starts here.
     pub from: Moment,
+    /// How long the store keeps it from then on when that is less than the ttl that was asked for:
+    /// a lock that is handed over may last only briefly until it is renewed, so that a waiter that
+    /// hangs does not hold up those behind it.
+    pub brief: Option<Duration>,
+}
+
+impl Grant {
+    /// A grant for the whole ttl that was asked for.
+    pub fn new(fence: Fence, from: Moment) -> Self {
+        Self { fence, from, brief: None }
+    }
+
+    /// How long it lasts from `from` on without a renewal, when `ttl` was asked for.
+    pub fn lasts(&self, ttl: Duration) -> Duration {
+        self.brief.map_or(ttl, |brief| brief.min(ttl))
+    }
 }
 
 /// The answer to an acquisition.

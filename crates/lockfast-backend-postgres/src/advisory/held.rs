@@ -85,7 +85,7 @@ pub(super) async fn take(
         mode: request.mode,
         fence,
     };
-    Ok(Taken::Held(held, Grant { fence, from }))
+    Ok(Taken::Held(held, Grant::new(fence, from)))
 }
 
 /// Waits for the server, for as long as it is wanted. A statement that is given up is cancelled,

@@ -99,7 +99,7 @@ async fn wakes_one_waiter_per_release(arena: Arena) {
         let view = client.view(&held.name).await;
         assert_eq!((view.holders.len(), view.waiting), (1, WAITERS - 1 - round), "{view:?}");
         giver = client;
-        held = crate::arena::Held { holder, fence: grant.fence, from: grant.from, ..held };
+        held = crate::arena::Held { holder, fence: grant.fence, ..held };
     }
     // A slow poll as the net may wake one or the other at any time, a herd wakes them all.
     assert!(disturbed < WAITERS, "three releases woke {disturbed} waiters in vain");

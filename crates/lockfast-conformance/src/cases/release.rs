@@ -134,7 +134,7 @@ async fn of_a_detached_lease_is_asked_for(arena: Arena) {
     second.be_refused(second.request(&kept.name)).await;
     assert_eq!(second.release(&kept).await, ReleaseOutcome::Released);
     let next = finish(second.wait_for(second.waiting_request(&lapsing.name))).await;
-    let early = (lapsing.from + ttl).remaining(next.granted);
+    let early = lapsing.until.remaining(next.granted);
     assert!(early.is_zero(), "it ended {early:?} too early");
     let took = next.granted.since(lapsing.granted);
     assert!(took <= ttl + GRACE, "free only after {took:?}");

@@ -44,7 +44,7 @@ async fn of_nothing_creates_nothing(arena: Arena) {
         name: name("a"),
         holder: client.holder(),
         fence: lockfast_core::Fence::new(1).expect("a fence"),
-        from: Moment::now(),
+        until: Moment::now(),
         granted: Moment::now(),
     };
     assert_lost_and_free(&client, &never).await;

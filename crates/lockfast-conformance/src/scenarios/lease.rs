@@ -17,6 +17,9 @@ pub(super) const GROUP: Group = Group {
         Case::new("counts_from_before_the_request", |arena| {
             Box::pin(counts_from_before_the_request(arena))
         }),
+        Case::new("of_a_waiter_may_be_as_long_as_any", |arena| {
+            Box::pin(of_a_waiter_may_be_as_long_as_any(arena))
+        }),
         Case::new("ends_with_its_guard", |arena| Box::pin(ends_with_its_guard(arena))),
         Case::new("ends_with_its_last_guard", |arena| Box::pin(ends_with_its_last_guard(arena))),
         Case::new("that_is_cut_off_ends_when_the_link_is_back", |arena| {
@@ -65,6 +68,26 @@ async fn counts_from_before_the_request(arena: Arena) {
     let latest = returned.before(slow) + (ttl - margin);
     let excess = guard.deadline().since(latest);
     assert!(excess.is_zero(), "the deadline is {excess:?} too late");
+}
+
+/// B10, P10: a store may hand a lock over for a moment only, and the keeper makes a whole lease of it,
+/// however long that is.
+async fn of_a_waiter_may_be_as_long_as_any(arena: Arena) {
+    let ttl = Duration::from_secs(3600);
+    let locker = arena.locker(&FaultSwitch::default()).await;
+    let client = arena.client().await;
+    let held = client.take(client.request(&name("a"))).await;
+    let lock = mutex(&locker, &long_lease().ttl(ttl));
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    client.until(&held.name, "somebody waits", |view| view.waiting == 1).await;
+    client.release(&held).await;
+    let guard = finish(waiter).await.expect("a grant");
+    let start = Moment::now();
+    while guard.check().expect("it is kept").remaining < ttl / 2 {
+        assert!(Moment::now().since(start) < PATIENCE, "it stays brief");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    guard.release().await.expect("an answer");
 }
 
 /// P6: a guard that is released or dropped frees the lock, long before the ttl would.

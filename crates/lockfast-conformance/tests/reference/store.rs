@@ -235,7 +235,7 @@ impl Store {
         tell(state, name, WatchKind::Granted, claim);
         if let Some(answer) = claim.answer.take() {
             // A waiter that is gone is released by its engine.
-            let _ = answer.send(Ok(AcquireOutcome::Granted(Grant { fence, from })));
+            let _ = answer.send(Ok(AcquireOutcome::Granted(Grant::new(fence, from))));
         }
     }
 
@@ -268,7 +268,7 @@ impl Store {
             if !self.has(Defect::RepeatKeepsTtl) {
                 granted.expires = self.expiry(from, request.ttl, request.lock_delay);
             }
-            return Entered::Now(Ok(AcquireOutcome::Granted(Grant { fence, from })));
+            return Entered::Now(Ok(AcquireOutcome::Granted(Grant::new(fence, from))));
         }
         let other_limit = claims.iter().any(|claim| {
             matches!((claim.request.mode, request.mode),

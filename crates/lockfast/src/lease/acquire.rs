@@ -11,7 +11,7 @@ use lockfast_core::{
 use tracing::Instrument as _;
 
 use super::cell::LeaseCell;
-use super::deadline::deadline;
+use super::deadline::deadline_of;
 use super::policy::Policy;
 use super::undo::{Claim, UndoOnDrop};
 use crate::store::Store;
@@ -123,7 +123,7 @@ impl Target {
     }
 
     fn is_late(&self, grant: &Grant) -> bool {
-        deadline(grant.from, self.policy.ttl, self.policy.drift).has_passed(Moment::now())
+        deadline_of(grant, self.policy.ttl, self.policy.drift).has_passed(Moment::now())
     }
 
     fn too_late(&self, grant: &Grant) -> Error {
@@ -132,7 +132,7 @@ impl Target {
             format!(
                 "granted too late: the answer took {:?} of a lease of {:?}",
                 Moment::now().since(grant.from),
-                self.policy.ttl
+                grant.lasts(self.policy.ttl)
             ),
         )
         .with_lock(&self.name)

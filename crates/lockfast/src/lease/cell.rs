@@ -51,7 +51,7 @@ impl LeaseCell {
             scheduled_ns: AtomicU64::new(0),
             granted_at: grant.from,
             state: Mutex::new(LeaseState::new(
-                grant.from,
+                grant,
                 Moment::now(),
                 policy,
                 lockfast_core::jitter(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast_core::Moment;
+use lockfast_core::{Grant, Moment};
 
 /// What is taken off every lease besides the relative drift: the resolution of a store's clock.
 const RESOLUTION: Duration = Duration::from_millis(2);
@@ -17,6 +17,11 @@ pub(crate) fn validity(ttl: Duration, drift: f64) -> Option<Duration> {
 /// The deadline of a lease that the store began to count at `from` or later.
 pub(crate) fn deadline(from: Moment, ttl: Duration, drift: f64) -> Moment {
     from + validity(ttl, drift).unwrap_or_default()
+}
+
+/// The deadline of a grant that `ttl` was asked for.
+pub(crate) fn deadline_of(grant: &Grant, ttl: Duration, drift: f64) -> Moment {
+    deadline(grant.from, grant.lasts(ttl), drift)
 }
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
-use lockfast_core::{LossCause, Moment};
+use lockfast_core::{Grant, LossCause, Moment};
 
-use super::deadline::deadline;
+use super::deadline::{deadline, deadline_of};
 use super::policy::Policy;
+
+/// How soon a renewal is tried again at the earliest.
+const RETRY_MIN: Duration = Duration::from_millis(50);
 
 /// Where a lease stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,10 +67,10 @@ pub(crate) struct LeaseState {
 }
 
 impl LeaseState {
-    /// A lease that the store began to count at `from` or later. One that has little time left,
-    /// as a hand-over that must be confirmed, is renewed the sooner.
-    pub(crate) fn new(from: Moment, now: Moment, policy: Policy, jitter: f64) -> Self {
-        let deadline = deadline(from, policy.ttl, policy.drift);
+    /// A lease that was granted. One that has little time left, as a hand-over that must be
+    /// confirmed, is renewed the sooner.
+    pub(crate) fn new(grant: &Grant, now: Moment, policy: Policy, jitter: f64) -> Self {
+        let deadline = deadline_of(grant, policy.ttl, policy.drift);
         let first = policy.renew_interval.min(deadline.remaining(now) / 3);
         Self {
             phase: Phase::Held,
@@ -147,7 +150,9 @@ impl LeaseState {
 
     fn endanger(&mut self, failure: String, jitter: f64, now: Moment) -> Action {
         self.renewing = false;
-        self.renew_at = now + jittered(self.policy.renew_interval / 5, jitter);
+        // Sooner when the end is near, as that of a hand-over is.
+        let left = (self.deadline.remaining(now) / 3).max(RETRY_MIN);
+        self.renew_at = now + jittered(left.min(self.policy.renew_interval / 5), jitter);
         self.phase = Phase::Jeopardy { failure };
         Action::Announce
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::lease::policy::Options;
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
-use lockfast_core::{Guarantee, Profile};
+use lockfast_core::{Fence, Guarantee, Profile};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -21,10 +21,14 @@ fn policy(ttl: Duration) -> Policy {
     Policy::new(&Options::default().ttl(ttl).drift(0.0), &profile).unwrap()
 }
 
+fn granted(from: Moment) -> Grant {
+    Grant::new(Fence::new(7).unwrap(), from)
+}
+
 /// A lease of 3 s granted at zero: renewed a third of its validity later, valid until 2.998 s.
 fn lease() -> (LeaseState, Moment) {
     let start = Moment::now();
-    (LeaseState::new(start, start, policy(MS(3000)), 0.0), start)
+    (LeaseState::new(&granted(start), start, policy(MS(3000)), 0.0), start)
 }
 
 fn tick() -> Event {
@@ -50,10 +54,27 @@ fn a_lease_is_renewed_once_when_due() {
     assert_eq!(lease.step(tick(), start + MS(2000)), Action::Renew);
 }
 
+/// B10: however long the ttl is, the margin for drift is of what the store gave, not of what was asked.
+#[test]
+fn a_brief_grant_is_good_until_its_own_end() {
+    let now = Moment::now();
+    let grant = Grant { brief: Some(MS(1500)), ..granted(now) };
+    let mut long = policy(Duration::from_secs(3600));
+    long.drift = 0.01;
+    let mut lease = LeaseState::new(&grant, now, long, 0.0);
+    assert_eq!(lease.deadline.remaining(now), MS(1483));
+    assert_eq!(lease.step(tick(), now + MS(500)), Action::Renew);
+    let whole = Event::Renewed { sent: now + MS(500), ttl: long.ttl };
+    assert_eq!(lease.step(whole, now + MS(510)), Action::Announce);
+    assert!(lease.deadline.remaining(now) > MS(3_500_000));
+    let short = LeaseState::new(&grant, now, policy(MS(1000)), 0.0);
+    assert_eq!(short.deadline.remaining(now), MS(998), "nor longer than what was asked");
+}
+
 #[test]
 fn a_lease_with_little_time_left_is_renewed_the_sooner() {
     let now = Moment::now();
-    let mut lease = LeaseState::new(now.before(MS(2000)), now, policy(MS(3000)), 0.0);
+    let mut lease = LeaseState::new(&granted(now.before(MS(2000))), now, policy(MS(3000)), 0.0);
     assert_eq!(lease.deadline.remaining(now), MS(998));
     assert_eq!(lease.step(tick(), now + MS(300)), Action::None);
     assert_eq!(lease.step(tick(), now + MS(333)), Action::Renew);

@@ -8,7 +8,7 @@ use std::task::Poll;
 use lockfast_core::{Error, Fence, HolderId, LockName, Mode, Moment, Refusal, Result, Wait};
 
 use crate::lease::acquire::{Acquired, Target};
-use crate::lease::deadline::deadline;
+use crate::lease::deadline::deadline_of;
 use crate::lease::handle::{Guard, Lease, Released};
 use crate::lease::policy::{Options, Policy};
 use crate::store::Store;
@@ -164,7 +164,7 @@ impl Lock {
                 name: name.clone(),
                 holder,
                 fence: grant.fence,
-                deadline: deadline(grant.from, policy.ttl, policy.drift),
+                deadline: deadline_of(&grant, policy.ttl, policy.drift),
             }),
             Acquired::Taken(refusal) => Err(Error::taken(name, refusal)),
         }
