@@ -201,7 +201,9 @@ impl Batch {
         }
     }
 
-    pub(crate) fn columns(&self) -> Columns<'_> {
+    /// What the server is told. Only a session of ours goes through the requests in their order, so
+    /// elsewhere they are not served together: calls could wait for each other in a circle.
+    pub(crate) fn columns(&self, is_direct: bool) -> Columns<'_> {
         let mut columns = Columns::default();
         let requests = || self.lines.iter().map(|line| (&self.ops[line.op], line.lease));
         let is_plain = |op: &Option<Op>| match op {
@@ -211,7 +213,7 @@ impl Batch {
         };
         let is_short = self.ops.iter().all(is_plain);
         for (at, (op, lease)) in requests().enumerate() {
-            let alone = if self.is_alone(at) { ALONE } else { 0 };
+            let alone = if is_direct && self.is_alone(at) { ALONE } else { 0 };
             match op {
                 Some(Op::Take(take)) => {
                     let claim = &take.claim;

@@ -233,7 +233,7 @@ impl Link {
         store: &Store,
         batch: &Batch,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let columns = batch.columns();
+        let columns = batch.columns(self.session.is_direct);
         let client = store.client.as_bytes().as_slice();
         let link = store.link();
         let values: [&(dyn ToSql + Sync); 10] = [
