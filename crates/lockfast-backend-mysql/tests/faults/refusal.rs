@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockfast::{Address, ErrorKind, Migration};
 
-use crate::kit::{MariaDb, check_error, connect, failure, hold, prepare, try_connect, ttl};
+use crate::kit::{MariaDb, Setup, check_error, connect, failure, hold, prepare, try_connect, ttl};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(6);
@@ -31,6 +31,20 @@ async fn a_user_who_may_not() {
         check_error(&error, kind, &[words]);
         assert!(!error.to_string().contains("secret"), "{error}");
     }
+}
+
+/// A node of a Galera cluster, where several decide at once, is refused at connect, and gets no
+/// schema (L57).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_a_cluster() {
+    // It says so without being joined to others.
+    let node = Setup::new().option("--wsrep-on=ON").option("--binlog-format=ROW").start();
+    for error in
+        [try_connect(&node.url()).await.unwrap_err(), migrate(&node.url()).await.unwrap_err()]
+    {
+        check_error(&error, ErrorKind::Unsupported, &["Galera", "another store"]);
+    }
+    assert_eq!(node.sql("SHOW TABLES"), "");
 }
 
 /// The schema is made on first use where rights allow; elsewhere the error says what to run (L59,
