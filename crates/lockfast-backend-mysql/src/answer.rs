@@ -1,5 +1,6 @@
 //! What the server says finds the one whom it concerns.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use lockfast_core::lobby::Purpose;
@@ -21,8 +22,29 @@ const RECONNECTS_MAX: u8 = 3;
 #[derive(Default)]
 struct Sections<'a> {
     renews: Vec<(usize, &'a str)>,
-    takes: Vec<(usize, &'a str)>,
-    gives: Vec<(usize, &'a str)>,
+    takes: Lines<'a>,
+    gives: Lines<'a>,
+}
+
+/// A line for each request, or one for all.
+#[derive(Default)]
+struct Lines<'a> {
+    common: Option<&'a str>,
+    each: HashMap<usize, &'a str>,
+}
+
+impl<'a> Lines<'a> {
+    fn add(&mut self, number: &str, line: &'a str) -> Option<()> {
+        match number {
+            "*" => self.common = Some(line),
+            _ => drop(self.each.insert(read_number(number)?, line)),
+        }
+        Some(())
+    }
+
+    fn of(&self, number: usize) -> Result<&'a str, Failure> {
+        self.each.get(&number).copied().or(self.common).ok_or_else(nonsense)
+    }
 }
 
 impl<'a> Sections<'a> {
@@ -39,11 +61,10 @@ impl<'a> Sections<'a> {
                 continue;
             }
             let (number, rest) = line.split_once('\t')?;
-            let number = number.parse::<usize>().ok()?.checked_sub(1)?;
             match at {
-                0 => sections.renews.push((number, rest)),
-                1 => sections.takes.push((number, rest)),
-                2 => sections.gives.push((number, rest)),
+                0 => sections.renews.push((read_number(number)?, rest)),
+                1 => sections.takes.add(number, rest)?,
+                2 => sections.gives.add(number, rest)?,
                 _ => return None,
             }
         }
@@ -51,19 +72,13 @@ impl<'a> Sections<'a> {
     }
 }
 
-fn nonsense() -> Failure {
-    Failure::of_nonsense("an answer of another form")
+/// The server counts from one.
+fn read_number(number: &str) -> Option<usize> {
+    number.parse::<usize>().ok()?.checked_sub(1)
 }
 
-/// Lines by their numbers.
-fn by_number<'a>(lines: &[(usize, &'a str)], count: usize) -> Vec<Option<&'a str>> {
-    let mut found = vec![None; count];
-    for (number, rest) in lines {
-        if let Some(place) = found.get_mut(*number) {
-            *place = Some(*rest);
-        }
-    }
-    found
+fn nonsense() -> Failure {
+    Failure::of_nonsense("an answer of another form")
 }
 
 impl Store {
@@ -87,19 +102,17 @@ impl Store {
         };
         self.note_clock(clock);
         let Batch { renews, takes, gives, leases } = batch;
-        let lines = by_number(&sections.takes, takes.len());
-        for (take, line) in takes.into_iter().zip(lines) {
-            let line = line.ok_or_else(nonsense);
+        for (number, take) in takes.into_iter().enumerate() {
+            let line = sections.takes.of(number);
             match line.and_then(|line| Admission::read(&take.claim, line)) {
                 Err(failure) => self.fail_op(Op::Take(take), &failure),
                 Ok(admission) => self.admit(take, admission, sent),
             }
         }
-        let lines = by_number(&sections.gives, gives.len());
-        for (give, line) in gives.into_iter().zip(lines) {
-            let outcome = match line {
-                Some("1") => Ok(ReleaseOutcome::Released),
-                Some("0") => Ok(ReleaseOutcome::NotHeld),
+        for (number, give) in gives.into_iter().enumerate() {
+            let outcome = match sections.gives.of(number) {
+                Ok("1") => Ok(ReleaseOutcome::Released),
+                Ok("0") => Ok(ReleaseOutcome::NotHeld),
                 _ => Err(nonsense()),
             };
             let _ = give.asker.send(outcome);

@@ -41,9 +41,9 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
         let store = Arc::clone(&store);
         async move { store.connect().await }
     });
-    let link = connecting.finish().await.map_err(|failure| failure.to_error())?;
+    let wire = connecting.finish().await.map_err(|failure| failure.to_error())?;
     let tasks = vec![
-        runtime.spawn(Arc::clone(&store).run(link)).abort_handle(),
+        runtime.spawn(Arc::clone(&store).run(wire)).abort_handle(),
         runtime.spawn(Arc::clone(&store).listen()).abort_handle(),
         runtime.spawn(Arc::clone(&store).tend_lobby()).abort_handle(),
         runtime.spawn(Arc::clone(&store).keep_clean()).abort_handle(),
@@ -149,7 +149,7 @@ impl Mysql {
             Argument::from(expect_fence.map_or(0, Fence::get)),
             Argument::from(reason),
         ];
-        let reply = self.store.change("CALL lockfast_revoke(?, ?, ?, ?, ?)", arguments).await;
+        let reply = self.store.change("CALL lockfast_revoke(?, ?, ?, ?)", arguments).await;
         let reply = reply.map_err(|failure| failure.to_error().with_lock(&name))?;
         let said = reply.rows.first().and_then(|row| row.text(1)).unwrap_or_default();
         let (code, seen) = said.split_once('\t').unwrap_or((said, "0"));

@@ -158,12 +158,11 @@ impl Batch {
     }
 
     /// The call: a lone request has one of its own, which costs the server less.
-    pub(crate) fn call(&self, who: &str, link: u64) -> (&'static str, Vec<Argument>) {
-        let head = [Argument::from(who), Argument::from(link)];
+    pub(crate) fn call(&self, who: &str) -> (&'static str, Vec<Argument>) {
         let (statement, rest): (_, Vec<Argument>) =
             match (self.renews.as_slice(), self.takes.as_slice(), self.gives.as_slice()) {
                 ([], [take @ Take { claim, .. }], []) => (
-                    "CALL lockfast_take(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "CALL lockfast_take(?, ?, ?, ?, ?, ?, ?, ?)",
                     vec![
                         claim.name.as_str().into(),
                         claim.holder.to_hex().into(),
@@ -175,19 +174,21 @@ impl Batch {
                     ],
                 ),
                 ([], [], [give]) => (
-                    "CALL lockfast_give(?, ?, ?, ?)",
+                    "CALL lockfast_give(?, ?, ?)",
                     vec![give.name.as_str().into(), give.holder.to_hex().into()],
                 ),
                 _ => (
-                    "CALL lockfast_work(?, ?, ?, ?, ?)",
+                    "CALL lockfast_work(?, ?, ?, ?, ?, ?)",
                     vec![
                         self.write_renews().into(),
                         self.write_takes().into(),
+                        self.takes.len().into(),
                         self.write_gives().into(),
+                        self.gives.len().into(),
                     ],
                 ),
             };
-        (statement, head.into_iter().chain(rest).collect())
+        (statement, std::iter::once(Argument::from(who)).chain(rest).collect())
     }
 
     /// Whether the answer is that of a lone request.

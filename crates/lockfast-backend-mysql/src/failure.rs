@@ -98,6 +98,9 @@ impl Failure {
                 "the server does not know this connection any more",
             )
             .with(Remedy::ReconnectAndRepeat),
+            1644 if error.message.starts_with("lockfast: interrupted") => {
+                Self::new(ErrorKind::Unreachable, said).with(Remedy::Repeat)
+            }
             1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1419 | 1698 => {
                 Self::new(ErrorKind::Permission, said)
             }
@@ -122,7 +125,7 @@ impl Failure {
                 Self::new(ErrorKind::Unreachable, said).with(Remedy::ReconnectAndRepeat)
             }
             // The disk or a table space is full, or the server is read-only by need.
-            1021 | 1030 | 1041 | 1114 => {
+            3 | 1021 | 1030 | 1041 | 1114 => {
                 let mut failure = Self::new(ErrorKind::Unreachable, said);
                 failure.retry = Retry::Never;
                 failure
@@ -159,6 +162,7 @@ mod tests {
             (1317, Kind::Unreachable, Retry::Later, Remedy::Repeat),
             (1927, Kind::Unreachable, Retry::Later, Remedy::ReconnectAndRepeat),
             (1114, Kind::Unreachable, Retry::Never, Remedy::Tell),
+            (3, Kind::Unreachable, Retry::Never, Remedy::Tell),
             (9999, Kind::Internal, Retry::Never, Remedy::Tell),
         ];
         for (code, kind, retry, remedy) in table {

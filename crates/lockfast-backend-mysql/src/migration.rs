@@ -29,6 +29,7 @@ const PROCEDURES: &[(&str, &str)] = &[
     ("lockfast_queue", include_str!("sql/queue.sql")),
     ("lockfast_enter", include_str!("sql/enter.sql")),
     ("lockfast_leave", include_str!("sql/leave.sql")),
+    ("lockfast_first", include_str!("sql/first.sql")),
     ("lockfast_take", include_str!("sql/take.sql")),
     ("lockfast_give", include_str!("sql/give.sql")),
     ("lockfast_renew_all", include_str!("sql/renew_all.sql")),

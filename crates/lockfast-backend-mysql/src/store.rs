@@ -58,12 +58,6 @@ pub(crate) enum Work {
     Nothing,
 }
 
-/// A connection that the server knows.
-pub(crate) struct Link {
-    wire: Wire,
-    number: u64,
-}
-
 impl Store {
     pub(crate) fn new(dialer: Dialer, context: ConnectContext) -> Arc<Self> {
         let bell = Arc::new(Notify::new());
@@ -113,7 +107,7 @@ impl Store {
     }
 
     /// Connects and makes the server know us; makes the schema if there is none.
-    pub(crate) async fn connect(&self) -> Result<Link, Failure> {
+    pub(crate) async fn connect(&self) -> Result<Wire, Failure> {
         match self.enrol().await {
             Err(failure) if failure.kind == ErrorKind::InvalidConfig => {
                 match migration::migrate(&self.dialer).await {
@@ -133,25 +127,22 @@ impl Store {
     }
 
     /// Introduces a new connection. What the one before it has sent is refused from now on.
-    pub(crate) async fn enrol(&self) -> Result<Link, Failure> {
+    pub(crate) async fn enrol(&self) -> Result<Wire, Failure> {
         let mut wire = self.dialer.dial().await?;
         migration::check_server(&mut wire).await?;
         wire.evict(&format!("lockfast:a:{}", self.who)).await;
-        // Signed in the database.
-        let number = getrandom::u64().unwrap_or_else(|_| Moment::now().host_ns()) >> 1;
         let arguments = vec![
             Argument::from(&self.who),
-            Argument::from(number),
             Argument::from(&self.label.program),
             Argument::from(&self.label.host),
             Argument::from(self.label.pid),
             Argument::from(self.label.text.as_deref().unwrap_or_default()),
         ];
         let limit = self.dialer.config().request_timeout;
-        let rows = wire.call("CALL lockfast_enrol(?, ?, ?, ?, ?, ?)", arguments, limit).await?;
+        let rows = wire.call("CALL lockfast_enrol(?, ?, ?, ?, ?)", arguments, limit).await?;
         let version = rows.first().and_then(|row| row.number(0)).unwrap_or(0);
         match u32::try_from(version) {
-            Ok(migration::VERSION) => Ok(Link { wire, number }),
+            Ok(migration::VERSION) => Ok(wire),
             Ok(version) if version > migration::VERSION => Err(migration::of_newer(version)),
             _ => Err(Failure::new(
                 ErrorKind::InvalidConfig,
@@ -165,22 +156,22 @@ impl Store {
     }
 
     /// The task: does what is asked, on connections that it makes anew when they break.
-    pub(crate) async fn run(self: Arc<Self>, mut link: Link) {
+    pub(crate) async fn run(self: Arc<Self>, mut wire: Wire) {
         loop {
-            let failure = self.drive(&mut link).await;
+            let failure = self.drive(&mut wire).await;
             tracing::debug!(failure = failure.message, "the connection to the database broke");
-            drop(link);
-            link = self.reconnect().await;
+            drop(wire);
+            wire = self.reconnect().await;
             self.lobby.rouse();
         }
     }
 
-    async fn reconnect(&self) -> Link {
+    async fn reconnect(&self) -> Wire {
         let mut pause = PAUSE_MIN;
         loop {
             self.pause(pause.mul_f64(0.5 + jitter())).await;
             match self.enrol().await {
-                Ok(link) => return link,
+                Ok(wire) => return wire,
                 Err(failure) => self.fail_waiting(&failure),
             }
             pause = (pause * 2).min(PAUSE_MAX);
@@ -216,7 +207,7 @@ impl Store {
     }
 
     /// Works until the connection is of no use any more.
-    async fn drive(&self, link: &mut Link) -> Failure {
+    async fn drive(&self, wire: &mut Wire) -> Failure {
         loop {
             let failure = match self.next_work() {
                 Work::Nothing => {
@@ -225,8 +216,8 @@ impl Store {
                 }
                 Work::Batch(batch, limit) => {
                     let sent = Moment::now();
-                    let (statement, arguments) = batch.call(&self.who, link.number);
-                    match link.wire.call(statement, arguments, limit).await {
+                    let (statement, arguments) = batch.call(&self.who);
+                    match wire.call(statement, arguments, limit).await {
                         Ok(rows) => {
                             self.distribute(batch, sent, &rows);
                             continue;
@@ -241,10 +232,9 @@ impl Store {
                     let sent = Moment::now();
                     let mut arguments = ask.arguments.clone();
                     if ask.is_change {
-                        let head = [Argument::from(&self.who), Argument::from(link.number)];
-                        arguments.splice(0..0, head);
+                        arguments.insert(0, Argument::from(&self.who));
                     }
-                    match link.wire.call(ask.statement, arguments, limit).await {
+                    match wire.call(ask.statement, arguments, limit).await {
                         Ok(rows) => {
                             if ask.is_change {
                                 self.hear_pushes(&rows, sent);
@@ -327,7 +317,7 @@ impl Store {
             let idle_us = u64::try_from(SWEEP.as_micros()).unwrap_or(u64::MAX);
             let sweep = vec![Argument::from(idle_us), Argument::from(SWEEP_LOCKS)];
             let swept = self.ask("CALL lockfast_sweep(?, ?)", sweep).await;
-            let ended = self.change("CALL lockfast_finish(?, ?, ?)", vec![idle_us.into()]).await;
+            let ended = self.change("CALL lockfast_finish(?, ?)", vec![idle_us.into()]).await;
             if let Some(failure) = swept.err().or(ended.err()) {
                 tracing::debug!(failure = failure.message, "the database was not swept");
             }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use kit::{MariaDb, bounded, connect, eventually, hold, prepare, refusal, ttl};
 use lockfast::{Locker, Moment};
+use mysql_async::prelude::Queryable as _;
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(6);
@@ -21,7 +22,7 @@ const TTL: Duration = Duration::from_secs(6);
 const CLIENT: &str = "0000000000AA";
 const HOLDER: &str = "0000000000AA00000000000000000001";
 const ENROL: &str =
-    "SET time_zone = '+00:00'; CALL lockfast_enrol('0000000000AA', 1, 'script', 'h', 7, '');";
+    "SET time_zone = '+00:00'; CALL lockfast_enrol('0000000000AA', 'script', 'h', 7, '');";
 
 /// What the command line client is told, a column.
 fn run(mariadb: &MariaDb, call: &str, column: usize) -> String {
@@ -32,14 +33,14 @@ fn run(mariadb: &MariaDb, call: &str, column: usize) -> String {
 
 fn take(mariadb: &MariaDb, ttl: Duration) -> String {
     let call = format!(
-        "CALL lockfast_take('{CLIENT}', 1, '{NAME}', '{HOLDER}', 0, {}, 0, 0, 0)",
+        "CALL lockfast_take('{CLIENT}', '{NAME}', '{HOLDER}', 0, {}, 0, 0, 0)",
         ttl.as_micros()
     );
     run(mariadb, &call, 1)
 }
 
 fn give(mariadb: &MariaDb) -> String {
-    run(mariadb, &format!("CALL lockfast_give('{CLIENT}', 1, '{NAME}', '{HOLDER}')"), 1)
+    run(mariadb, &format!("CALL lockfast_give('{CLIENT}', '{NAME}', '{HOLDER}')"), 1)
 }
 
 async fn start() -> (MariaDb, Locker) {
@@ -82,6 +83,32 @@ async fn a_foreign_program_is_refused() {
     assert!(guard.check().is_ok());
     guard.release().await.unwrap();
     assert!(take(&mariadb, TTL).starts_with("1 G "));
+}
+
+/// P1: nothing depends on how a driver has rows counted: with CLIENT_FOUND_ROWS, as some do, a lock
+/// that is taken is taken, and only its holder gives it back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreign_driver_counts_rows_otherwise() {
+    let (mariadb, locker) = start().await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let options = mysql_async::Opts::from_url(&mariadb.url()).unwrap();
+    let options = mysql_async::OptsBuilder::from_opts(options).client_found_rows(true);
+    let mut other = mysql_async::Conn::new(options).await.unwrap();
+    other.query_drop(ENROL).await.unwrap();
+    let takes = format!(r#"[["{NAME}","{HOLDER}",0,6000000,0,0,0]]"#);
+    let calls = [
+        (format!("CALL lockfast_take('{CLIENT}', '{NAME}', '{HOLDER}', 0, 6000000, 0, 0, 0)"), "T"),
+        (format!("CALL lockfast_work('{CLIENT}', '', '{takes}', 1, '', 0)"), "T"),
+        (format!("CALL lockfast_give('{CLIENT}', '{NAME}', '{HOLDER}')"), "0"),
+    ];
+    for (call, expected) in calls {
+        let (_, said, _, _): (u64, String, String, u64) =
+            other.query_first(&call).await.unwrap().unwrap();
+        let word = said.trim().split('\t').nth(1);
+        assert_eq!(word, Some(expected), "{call}: {said}");
+    }
+    assert!(guard.check().is_ok());
+    assert!(matches!(bounded(guard.release()).await.unwrap(), lockfast::Released::Released));
 }
 
 /// The other program dies: the lock is free after its ttl.

@@ -1,5 +1,5 @@
 -- Ends claims that ran out long ago and that nobody has looked at since.
-CREATE PROCEDURE lockfast_finish(IN who CHAR(12), IN its_link BIGINT, IN idle_us BIGINT)
+CREATE PROCEDURE lockfast_finish(IN who CHAR(12), IN idle_us BIGINT)
   SQL SECURITY DEFINER
 BEGIN
   DECLARE lock_name VARBINARY(255);
@@ -8,7 +8,7 @@ BEGIN
     SELECT DISTINCT name FROM lockfast_claims WHERE until_us < @lockfast_now - idle_us
      ORDER BY name LIMIT 100;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET is_over = 1;
-  CALL lockfast_begin(who, its_link);
+  CALL lockfast_begin(who);
   OPEN stale;
   FETCH stale INTO lock_name;
   WHILE NOT is_over DO

@@ -7,6 +7,8 @@ BEGIN
     INTO @lockfast_fence, @lockfast_holder, @lockfast_until, @lockfast_since, @lockfast_crowd
     FROM lockfast_locks WHERE name = lock_name FOR UPDATE;
   IF @lockfast_fence IS NULL THEN
+    -- A row that was swept since this call began had a fence that the floor now knows.
+    SELECT floor INTO @lockfast_floor FROM lockfast_store WHERE id = 1;
     INSERT INTO lockfast_locks (name, fence, holder, until_us, since_us, crowd)
     VALUES (lock_name, @lockfast_floor, NULL, @lockfast_now, 0, 0)
     ON DUPLICATE KEY UPDATE name = lock_name;

@@ -1,7 +1,7 @@
 -- An operator takes a lock away. Answers N nobody has it, O it has another fence (seen), or V who
 -- lost it (seen).
 CREATE PROCEDURE lockfast_revoke(
-  IN who CHAR(12), IN its_link BIGINT, IN lock_name VARBINARY(255), IN expected BIGINT,
+  IN who CHAR(12), IN lock_name VARBINARY(255), IN expected BIGINT,
   IN why VARCHAR(1024) CHARACTER SET utf8mb4)
   SQL SECURITY DEFINER
 BEGIN
@@ -11,7 +11,7 @@ BEGIN
   DECLARE losers CURSOR FOR
     SELECT holder, fence FROM lockfast_claims WHERE name = lock_name AND stage = 1;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET is_over = 1;
-  CALL lockfast_begin(who, its_link);
+  CALL lockfast_begin(who);
   CALL lockfast_open(lock_name);
   CALL lockfast_seen(lock_name);
   SELECT COUNT(*) > 0 INTO is_expected FROM lockfast_claims

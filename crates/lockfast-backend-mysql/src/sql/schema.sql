@@ -15,8 +15,6 @@ CREATE TABLE IF NOT EXISTS lockfast_store (
 
 CREATE TABLE IF NOT EXISTS lockfast_clients (
   client BINARY(6) NOT NULL PRIMARY KEY,
-  -- Made anew for each connection: a command of one that was given up is refused.
-  link BIGINT NOT NULL,
   program VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   pid INT UNSIGNED NOT NULL,

@@ -1,37 +1,33 @@
--- One acquisition on its own.
+-- One acquisition on its own. Most are of a lock that exists and is free: one statement, which
+-- commits itself, and needs no floor because the row has the last fence. It reads no other table,
+-- which would take the server longer than everything else here.
 CREATE PROCEDURE lockfast_take(
-  IN who CHAR(12), IN its_link BIGINT, IN lock_name VARBINARY(255), IN holder_hex CHAR(32),
-  IN its_mode INT, IN its_ttl BIGINT, IN its_delay BIGINT, IN its_floor BIGINT,
-  IN may_wait TINYINT)
+  IN who CHAR(12), IN lock_name VARBINARY(255), IN holder_hex CHAR(32), IN its_mode INT,
+  IN its_ttl BIGINT, IN its_delay BIGINT, IN its_floor BIGINT, IN may_wait TINYINT)
   SQL SECURITY DEFINER
-BEGIN
+take: BEGIN
   DECLARE id BINARY(16) DEFAULT UNHEX(holder_hex);
-  DECLARE is_free TINYINT DEFAULT 0;
-  CALL lockfast_begin(who, its_link);
-  IF its_mode = 0 AND NOT @lockfast_watched AND its_floor <= @lockfast_now + 60000000
-     AND @lockfast_floor < 9007199254740991 THEN
-    INSERT INTO lockfast_locks (name, fence, holder, until_us, since_us, crowd)
-    VALUES (lock_name,
-            LAST_INSERT_ID(GREATEST(@lockfast_now, @lockfast_floor + 1, its_floor + 1)), id,
-            @lockfast_now + its_ttl + its_delay, @lockfast_now, 0)
-    ON DUPLICATE KEY UPDATE
-      -- From left to right, each sees what those before it did: since_us tells whether it is free.
-      since_us = IF(crowd = 0 AND (holder IS NULL OR until_us <= @lockfast_now)
-                    AND fence < 9007199254740991, @lockfast_now, since_us),
-      fence = LAST_INSERT_ID(
-        IF(since_us = @lockfast_now AND crowd = 0 AND (holder IS NULL OR until_us <= @lockfast_now),
-           GREATEST(fence + 1, VALUES(fence)), fence)),
-      holder =
-        IF(since_us = @lockfast_now AND crowd = 0 AND (holder IS NULL OR until_us <= @lockfast_now),
-           VALUES(holder), holder),
-      until_us = IF(holder = VALUES(holder)
-                    AND (until_us > @lockfast_now OR since_us = @lockfast_now),
-                    VALUES(until_us), until_us);
-    SET is_free = ROW_COUNT() > 0;
+  DECLARE now_us BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  DECLARE watched BIGINT;
+  DECLARE is_mine TINYINT DEFAULT 0;
+  SELECT watched_us INTO watched FROM lockfast_store s WHERE s.id = 1;
+  IF its_mode = 0 AND watched <= now_us AND its_floor <= now_us + 60000000 AND NOT @@GLOBAL.read_only
+     AND IS_USED_LOCK(CONCAT('lockfast:a:', who)) <=> CONNECTION_ID() THEN
+    UPDATE lockfast_locks
+       SET fence = LAST_INSERT_ID(GREATEST(fence + 1, its_floor + 1, now_us)), holder = id,
+           until_us = now_us + its_ttl + its_delay, since_us = now_us
+     WHERE name = lock_name AND crowd = 0 AND (holder IS NULL OR until_us <= now_us)
+       AND fence < 9007199254740991;
+    SET is_mine = ROW_COUNT() > 0;
+    COMMIT;
+    IF is_mine THEN
+      SELECT now_us, CONCAT('1\tG\t', LAST_INSERT_ID(), '\n'), '', 0;
+      LEAVE take;
+    END IF;
   END IF;
-  IF is_free THEN
-    SET @lockfast_answers = CONCAT('1\tG\t', LAST_INSERT_ID(), '\n');
-  ELSE
+  CALL lockfast_begin(who);
+  CALL lockfast_first(lock_name, id, its_mode, its_ttl, its_delay, its_floor, is_mine);
+  IF NOT is_mine THEN
     CALL lockfast_enter(1, lock_name, id, its_mode, its_ttl, its_delay, its_floor, may_wait);
   END IF;
   CALL lockfast_end();

@@ -1,12 +1,18 @@
--- Many acquisitions: those of locks that are free at once, the others one by one.
-CREATE PROCEDURE lockfast_take_all(IN takes LONGTEXT CHARACTER SET utf8mb4)
+-- Many acquisitions: those of locks that are free at once, then those of locks that nobody has
+-- used yet, and the others one by one. Each has a line with its number in the answer, or all
+-- have the same line, with a star.
+CREATE PROCEDURE lockfast_take_all(
+  IN takes LONGTEXT CHARACTER SET utf8mb4, IN take_count INT)
   SQL SECURITY DEFINER
-BEGIN
+take_all: BEGIN
   DECLARE at, its_mode, may_wait INT;
   DECLARE granted INT DEFAULT 0;
   DECLARE lock_name VARBINARY(255);
   DECLARE id BINARY(16);
   DECLARE its_ttl, its_delay, its_floor BIGINT;
+  -- A statement reads these faster than what they are copied from.
+  DECLARE now_us BIGINT DEFAULT @lockfast_now;
+  DECLARE floor_of_all BIGINT DEFAULT @lockfast_floor;
   DECLARE is_over TINYINT DEFAULT 0;
   DECLARE grants LONGTEXT CHARACTER SET utf8mb4;
   DECLARE others CURSOR FOR
@@ -18,43 +24,46 @@ BEGIN
              ttl BIGINT PATH '$[3]', delay BIGINT PATH '$[4]', floor BIGINT PATH '$[5]',
              may_wait INT PATH '$[6]')) j
       LEFT JOIN lockfast_locks l ON l.name = j.name
-     WHERE granted = 0 OR j.mode <> 0 OR NOT l.holder <=> UNHEX(j.holder)
+     WHERE granted = 0 OR j.mode <> 0 OR l.since_us <> now_us OR NOT l.holder <=> UNHEX(j.holder)
      ORDER BY j.at;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET is_over = 1;
-  IF NOT @lockfast_watched AND @lockfast_floor < 9007199254740991 THEN
-    INSERT INTO lockfast_locks (name, fence, holder, until_us, since_us, crowd)
-    SELECT j.name, GREATEST(@lockfast_now, @lockfast_floor + 1, j.floor + 1),
-           UNHEX(j.holder), @lockfast_now + j.ttl + j.delay, @lockfast_now, 0
+  IF NOT @lockfast_watched AND floor_of_all < 9007199254740991 THEN
+    -- When two want the same lock, the first gets it. Those whose fence would not be the clock's
+    -- are left to the others, so that there is one answer for all.
+    UPDATE JSON_TABLE(takes, '$[*]' COLUMNS (
+             name VARBINARY(255) PATH '$[0]',
+             holder CHAR(32) CHARACTER SET latin1 PATH '$[1]', mode INT PATH '$[2]',
+             ttl BIGINT PATH '$[3]', delay BIGINT PATH '$[4]', floor BIGINT PATH '$[5]')) j
+      STRAIGHT_JOIN lockfast_locks l ON l.name = j.name
+       SET l.fence = now_us, l.holder = UNHEX(j.holder), l.until_us = now_us + j.ttl + j.delay,
+           l.since_us = now_us
+     WHERE j.mode = 0 AND j.floor < now_us AND l.fence < now_us AND l.crowd = 0
+       AND (l.holder IS NULL OR l.until_us <= now_us);
+    IF ROW_COUNT() = take_count THEN
+      SET @lockfast_answers = CONCAT(@lockfast_answers, '*\tG\t', now_us, '\n');
+      LEAVE take_all;
+    END IF;
+    INSERT IGNORE INTO lockfast_locks (name, fence, holder, until_us, since_us, crowd)
+    SELECT j.name, GREATEST(now_us, floor_of_all + 1, j.floor + 1), UNHEX(j.holder),
+           now_us + j.ttl + j.delay, now_us, 0
       FROM JSON_TABLE(takes, '$[*]' COLUMNS (
              name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]', mode INT PATH '$[2]',
              ttl BIGINT PATH '$[3]', delay BIGINT PATH '$[4]', floor BIGINT PATH '$[5]')) j
-     WHERE j.mode = 0 AND j.floor <= @lockfast_now + 60000000
-    ON DUPLICATE KEY UPDATE
-      -- From left to right, each sees what those before it did: since_us tells whether it is free.
-      since_us = IF(crowd = 0 AND (lockfast_locks.holder IS NULL OR until_us <= @lockfast_now)
-                    AND fence < 9007199254740991, @lockfast_now, since_us),
-      fence = IF(since_us = @lockfast_now AND crowd = 0
-                 AND (lockfast_locks.holder IS NULL OR until_us <= @lockfast_now),
-                 GREATEST(fence + 1, VALUES(fence)), fence),
-      holder = IF(since_us = @lockfast_now AND crowd = 0
-                  AND (lockfast_locks.holder IS NULL OR until_us <= @lockfast_now),
-                  VALUES(holder), lockfast_locks.holder),
-      until_us = IF(lockfast_locks.holder = VALUES(holder)
-                    AND (until_us > @lockfast_now OR since_us = @lockfast_now),
-                    VALUES(until_us), until_us);
+      LEFT JOIN lockfast_locks l ON l.name = j.name
+     WHERE l.name IS NULL AND j.mode = 0 AND j.floor <= now_us + 60000000;
     SELECT COUNT(*), GROUP_CONCAT(j.at, '\tG\t', l.fence SEPARATOR '\n') INTO granted, grants
       FROM JSON_TABLE(takes, '$[*]' COLUMNS (
              at FOR ORDINALITY,
              name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]', mode INT PATH '$[2]')) j
       STRAIGHT_JOIN lockfast_locks l ON l.name = j.name
-     WHERE j.mode = 0 AND l.holder = UNHEX(j.holder) AND l.until_us > @lockfast_now;
+     WHERE j.mode = 0 AND l.since_us = now_us AND l.holder = UNHEX(j.holder);
     IF granted > 0 THEN
       SET @lockfast_answers = CONCAT(@lockfast_answers, grants, '\n');
     END IF;
   END IF;
-  IF granted < JSON_LENGTH(takes) THEN
+  IF granted < take_count THEN
     OPEN others;
     FETCH others INTO at, lock_name, id, its_mode, its_ttl, its_delay, its_floor, may_wait;
     WHILE NOT is_over DO

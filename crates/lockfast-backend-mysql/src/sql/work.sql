@@ -1,22 +1,24 @@
 -- Many requests in one transaction: renewals [[name, holder, ttl, delay]…], acquisitions
 -- [[name, holder, mode, ttl, delay, floor, may_wait]…], releases [[name, holder]…], each in the
--- order of names. The answers to the three follow each other, divided by empty lines.
+-- order of names, and how many of the latter two. The answers to the three follow each other,
+-- divided by empty lines.
 CREATE PROCEDURE lockfast_work(
-  IN who CHAR(12), IN its_link BIGINT, IN renews LONGTEXT CHARACTER SET utf8mb4,
-  IN takes LONGTEXT CHARACTER SET utf8mb4, IN gives LONGTEXT CHARACTER SET utf8mb4)
+  IN who CHAR(12), IN renews LONGTEXT CHARACTER SET utf8mb4,
+  IN takes LONGTEXT CHARACTER SET utf8mb4, IN take_count INT,
+  IN gives LONGTEXT CHARACTER SET utf8mb4, IN give_count INT)
   SQL SECURITY DEFINER
 BEGIN
-  CALL lockfast_begin(who, its_link);
+  CALL lockfast_begin(who);
   IF renews <> '' THEN
     CALL lockfast_renew_all(renews);
   END IF;
   SET @lockfast_answers = CONCAT(@lockfast_answers, '\n');
-  IF takes <> '' THEN
-    CALL lockfast_take_all(takes);
+  IF take_count > 0 THEN
+    CALL lockfast_take_all(takes, take_count);
   END IF;
   SET @lockfast_answers = CONCAT(@lockfast_answers, '\n');
-  IF gives <> '' THEN
-    CALL lockfast_give_all(gives);
+  IF give_count > 0 THEN
+    CALL lockfast_give_all(gives, give_count);
   END IF;
   CALL lockfast_end();
 END

@@ -220,7 +220,7 @@ async fn a_hand_over_takes_two_statements() {
 async fn a_hand_over_between_processes_takes_two_statements() {
     let mariadb = MariaDb::start();
     let url = prepare(&mariadb).await;
-    let (rounds, waiters) = (25, 8);
+    let (rounds, waiters) = (15, 24);
     let mut lockers = Vec::new();
     for _ in 0..waiters {
         lockers.push(connect(&url).await);
