@@ -92,7 +92,7 @@ fn a_blocked_runtime() {
     let home = std::thread::spawn(move || {
         single().block_on(async {
             let locker = connect(&url).await;
-            let kept = hold(&locker, "kept", ttl(Duration::from_secs(1))).await;
+            let kept = hold(&locker, "kept", ttl(Duration::from_secs(3))).await;
             settle_in(&locker).await;
             let mutex = locker.mutex("asked").unwrap().with(ttl(LONG)).unwrap();
             let asked = tokio::spawn(async move { mutex.acquire().await });
@@ -163,7 +163,7 @@ fn a_runtime_that_nobody_drives() {
     let home = single();
     let (locker, kept) = home.block_on(async {
         let locker = connect(&url(&postgres)).await;
-        let kept = hold(&locker, "kept", ttl(Duration::from_secs(1))).await;
+        let kept = hold(&locker, "kept", ttl(Duration::from_secs(3))).await;
         settle_in(&locker).await;
         (locker, kept)
     });
@@ -204,7 +204,7 @@ fn several_runtimes() {
                     for _ in 0..10 {
                         let own = format!("own-{number}");
                         hold(&locker, &own, ttl(LONG)).await.release().await.unwrap();
-                        let shared = Options::default().wait(TIME_MAX);
+                        let shared = ttl(LONG).wait(TIME_MAX);
                         hold(&locker, "shared", shared).await.release().await.unwrap();
                     }
                 });

@@ -83,7 +83,7 @@ fn a_blocked_runtime() {
     let home = std::thread::spawn(move || {
         single().block_on(async {
             // On a connection of its own: its renewals would let the keeper hear the rest too.
-            let kept = hold(&connect(&url).await, "kept", ttl(Duration::from_secs(1))).await;
+            let kept = hold(&connect(&url).await, "kept", ttl(Duration::from_secs(3))).await;
             let locker = connect(&url).await;
             let revoked = hold(&locker, "revoked", ttl(LONG)).await;
             settle_in(&locker).await;
@@ -127,7 +127,7 @@ fn a_runtime_that_nobody_drives() {
     let redis = Redis::start();
     let home = single();
     let (locker, revoked, kept) = home.block_on(async {
-        let kept = hold(&connect(&redis.url()).await, "kept", ttl(Duration::from_secs(1))).await;
+        let kept = hold(&connect(&redis.url()).await, "kept", ttl(Duration::from_secs(3))).await;
         let locker = connect(&redis.url()).await;
         let revoked = hold(&locker, "revoked", ttl(LONG)).await;
         settle_in(&locker).await;
