@@ -70,8 +70,8 @@ async fn counts_from_before_the_request(arena: Arena) {
     assert!(excess.is_zero(), "the deadline is {excess:?} too late");
 }
 
-/// B10, P10: a store may hand a lock over for a moment only, and the keeper makes a whole lease of it,
-/// however long that is.
+/// P10 (B10): a store may hand a lock over for a moment only, and the keeper makes a whole lease
+/// of it, however long that is.
 async fn of_a_waiter_may_be_as_long_as_any(arena: Arena) {
     let ttl = Duration::from_secs(3600);
     let locker = arena.locker(&FaultSwitch::default()).await;
