@@ -211,6 +211,15 @@ impl Claim {
 }
 
 impl State {
+    /// Ends the claim, of which something may be left to undo. Returns whether it had not ended: if
+    /// it had, a later request of the same holder has taken over what it has, or another undoes it.
+    pub(crate) fn close(&mut self) -> bool {
+        let was_open = self.phase != Phase::Over;
+        self.phase = Phase::Over;
+        self.was_undone |= was_open;
+        was_open
+    }
+
     /// Forgets those who do not ask any more. Returns whether somebody does.
     pub(crate) fn is_wanted(&mut self) -> bool {
         self.askers.retain(|asker| !asker.is_closed());

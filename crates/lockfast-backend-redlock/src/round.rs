@@ -235,38 +235,43 @@ impl Store {
         doubtful: u32,
         is_taken: bool,
     ) {
-        state.phase = Phase::Over;
+        state.close();
         let askers = std::mem::take(&mut state.askers);
         let is_listed = state.is_listed || state.manner.waits;
         // What is said from now on is only for the record.
         let votes = state.ballot.votes().to_vec();
         drop(state);
-        self.forget_claim(claim);
         let outcome = match common_failure(&votes) {
             Some(failure) => Outcome::Failed(failure),
             None => Outcome::Refused { votes, is_taken },
         };
         if is_listed || doubtful != 0 {
             self.undo(claim, Ending::Claim, Some((askers, outcome)));
+            self.forget_claim(claim);
         } else {
+            self.forget_claim(claim);
             tell_all(askers, &outcome);
         }
     }
 
     fn fail(self: &Arc<Self>, claim: &Arc<Claim>, failure: Failure) {
         let mut state = claim.state();
-        state.phase = Phase::Over;
+        if !state.close() {
+            return;
+        }
         let askers = std::mem::take(&mut state.askers);
         drop(state);
-        self.forget_claim(claim);
         self.undo(claim, Ending::Claim, Some((askers, Outcome::Failed(failure))));
+        self.forget_claim(claim);
     }
 
-    /// Nobody wants it any more.
+    /// Nobody wants it any more. It is forgotten only when the nodes have been told, so that whoever
+    /// asks for the same holder in between knows that it is being undone.
     fn give_up(self: &Arc<Self>, claim: &Arc<Claim>, ending: Ending) {
-        claim.state().phase = Phase::Over;
-        self.forget_claim(claim);
-        self.undo(claim, ending, None);
+        if claim.state().close() {
+            self.undo(claim, ending, None);
+            self.forget_claim(claim);
+        }
     }
 
     /// A node says that a lock was released, and whether this waiter is the first to try.
@@ -327,3 +332,7 @@ fn common_failure(votes: &[Said]) -> Option<Failure> {
     };
     votes.iter().all(is_alike).then_some(first)
 }
+
+#[cfg(test)]
+#[path = "round_test.rs"]
+mod tests;
