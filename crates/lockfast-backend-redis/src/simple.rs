@@ -279,31 +279,13 @@ fn is_simple(take: &Take) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use lockfast_core::{
-        Address, ClientId, ConnectContext, Label, LockName, LossReporter, RenewRequest,
-    };
-    use tokio::runtime::Handle;
+    use lockfast_core::{LockName, RenewRequest};
     use tokio::sync::oneshot;
 
     use super::*;
     use crate::batch::Then;
-    use crate::config::Config;
-    use crate::wire::dial::Dialer;
+    use crate::store::tests::store;
     use crate::wire::link::Traffic as _;
-
-    fn store() -> Arc<Store> {
-        let address = Address::parse("redis://127.0.0.1:1").unwrap();
-        let dialer = Dialer::new(Config::read(&address).unwrap()).unwrap();
-        let context = ConnectContext {
-            runtime: Handle::current(),
-            client: ClientId::random().unwrap(),
-            label: Label::of_this_process(),
-            losses: LossReporter::new(|_, _| {}),
-        };
-        Store::new(Arc::new(dialer), context)
-    }
 
     fn renewal(store: &Store) -> Op {
         let lease = RenewRequest {

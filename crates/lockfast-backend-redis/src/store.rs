@@ -449,4 +449,4 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 #[path = "store_test.rs"]
-mod tests;
+pub(crate) mod tests;

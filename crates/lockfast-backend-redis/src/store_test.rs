@@ -3,24 +3,28 @@ use lockfast_core::lobby::{Place, Purpose, Take};
 use lockfast_core::{AcquireRequest, Address, LockName, Wait};
 use tokio::sync::oneshot;
 
+/// A store that nobody is connected to: what is asked of it stays in its queue.
+pub(crate) fn store() -> Arc<Store> {
+    let address = Address::parse("redis://127.0.0.1:1").unwrap();
+    let dialer = Dialer::new(Config::read(&address).unwrap()).unwrap();
+    let context = ConnectContext {
+        runtime: Handle::current(),
+        client: ClientId::random().unwrap(),
+        label: Label::of_this_process(),
+        losses: LossReporter::new(|_, _| {}),
+    };
+    Store::new(Arc::new(dialer), context)
+}
+
 /// B8, P5: a claim that was about to look when it was released does not look afterwards, because it
 /// would be granted what nobody knows of.
 #[tokio::test]
 async fn nobody_looks_after_a_release() {
-    let client = ClientId::random().unwrap();
-    let context = ConnectContext {
-        runtime: Handle::current(),
-        client,
-        label: Label::of_this_process(),
-        losses: LossReporter::new(|_, _| {}),
-    };
-    let address = Address::parse("redis://127.0.0.1:1").unwrap();
-    let dialer = Dialer::new(Config::read(&address).unwrap()).unwrap();
-    let store = Store::new(Arc::new(dialer), context);
+    let store = store();
     let claim = Arc::new(Claim::new(AcquireRequest {
         name: LockName::new("nightly").unwrap(),
         mode: Mode::Exclusive,
-        holder: HolderId::random(client).unwrap(),
+        holder: HolderId::random(store.client).unwrap(),
         ttl: Duration::from_secs(30),
         lock_delay: Duration::ZERO,
         wait: Wait::Forever,
