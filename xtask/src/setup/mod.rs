@@ -1,5 +1,9 @@
 //! What the tests need besides Rust. A new backend adds the server it is tested with as a row of
-//! [`NEEDS`]; whatever is missing is installed with apt, and elsewhere named.
+//! [`NEEDS`]; whatever is missing is installed with apt, and elsewhere named. A server that the
+//! machine's packages cannot have is a module of its own, such as [`mysql`].
+
+mod archive;
+mod mysql;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,7 +108,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         if let Some(need) = missing.iter().find(|need| !need.is_met()) {
             bail!("{} is still missing after its packages were installed", need.program);
         }
-        foreign_clients()
+        foreign_clients()?;
+        mysql::bring()
     })
 }
 
