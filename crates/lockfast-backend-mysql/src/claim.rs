@@ -57,6 +57,10 @@ impl lobby::Claim for Claim {
         self.holder
     }
 
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
     fn call(&self) -> HolderId {
         self.holder
     }

@@ -60,6 +60,10 @@ impl lobby::Claim for Claim {
         self.holder
     }
 
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
     fn call(&self) -> i64 {
         self.call
     }

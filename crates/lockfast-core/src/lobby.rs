@@ -4,7 +4,7 @@
 
 mod take;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,7 @@ use tokio::sync::{Notify, oneshot};
 pub use self::take::{Purpose, Take};
 use crate::holder::HolderId;
 use crate::jitter::jitter;
+use crate::name::LockName;
 use crate::request::Wait;
 use crate::time::{ClockPair, Moment};
 
@@ -27,6 +28,12 @@ const EARLY_MAX: usize = 4096;
 const EARLY_AGE_MAX: Duration = Duration::from_secs(5);
 /// How often whoever tends an empty lobby looks into it.
 const IDLE: Duration = Duration::from_secs(3600);
+/// All who are not the first of their lock in this process look once in so long, taken together:
+/// a long line must not cost more than a short one.
+const LOOK_GAP: Duration = Duration::from_millis(20);
+/// When whoever has become the first of its lock in this process looks: it has to learn how long
+/// what is in its way lasts. In a line that moves fast its turn comes before that.
+const PROMOTED: Duration = Duration::from_secs(1);
 
 /// A claim that can wait.
 pub trait Claim {
@@ -42,6 +49,9 @@ pub trait Claim {
     /// Whose it is.
     fn holder(&self) -> HolderId;
 
+    /// Which lock it wants.
+    fn name(&self) -> &LockName;
+
     /// How it is called.
     fn call(&self) -> Self::Call;
 
@@ -52,7 +62,9 @@ pub trait Claim {
 /// What the server said of a claim that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// How long what is in its way lasts if nobody does anything; none when it need not look then.
+    /// How long what is in its way lasts if nobody does anything, if the server told. Of those who
+    /// wait for one lock in this process only the first looks then: it is the first that can be
+    /// served, and whoever is ahead of it elsewhere may be dead.
     pub blocked: Option<Duration>,
     /// The server's clock, if it told.
     pub now_us: Option<u64>,
@@ -66,6 +78,8 @@ pub struct Waiter<C: Claim> {
     pub askers: Vec<oneshot::Sender<C::Told>>,
     /// The clocks when it was last heard of, if the server told.
     pub clock: Option<ClockPair>,
+    /// Its place among those who wait here for the same lock.
+    number: u64,
     until: Option<Moment>,
     /// Whether its time is up, so that it must not join the queue again: the next answer ends the
     /// wait, whatever it is.
@@ -95,6 +109,9 @@ struct Room<C: Claim> {
     /// Offers that came, on another connection, before the answer that their claims wait.
     early: HashMap<C::Call, (C::Offer, Moment)>,
     due: BTreeSet<(u64, HolderId)>,
+    /// Who waits for which lock, in the order in which they came.
+    lines: HashMap<LockName, BTreeMap<u64, HolderId>>,
+    next_number: u64,
     /// When whoever tends the lobby looks next.
     looks_at_ns: u64,
 }
@@ -111,18 +128,6 @@ impl<C: Claim> Waiter<C> {
         self.askers.retain(|asker| !asker.is_closed());
         !self.askers.is_empty()
     }
-
-    /// When to look next.
-    fn plan(&self, blocked: Option<Duration>, poll: Duration, now: Moment) -> Moment {
-        let mut due = now + poll.mul_f64(1.0 + 0.2 * jitter());
-        if let Some(blocked) = blocked {
-            due = due.earlier_of(now + blocked + TICK);
-        }
-        match self.until {
-            Some(until) if !self.is_leaving => due.earlier_of(until),
-            _ => due,
-        }
-    }
 }
 
 impl<C: Claim> Default for Lobby<C> {
@@ -133,6 +138,8 @@ impl<C: Claim> Default for Lobby<C> {
             calls: HashMap::new(),
             early: HashMap::new(),
             due: BTreeSet::new(),
+            lines: HashMap::new(),
+            next_number: 0,
             looks_at_ns: 0,
         };
         Self { room: Mutex::new(room), changed: Notify::new() }
@@ -162,20 +169,24 @@ impl<C: Claim> Lobby<C> {
         let now = Moment::now();
         let (holder, call, until) = (claim.holder(), claim.call(), claim.wait().until());
         let mut room = self.lock();
-        let mut askers = room.remove_askers(holder);
+        let mut askers = self.remove_askers(&mut room, holder);
         askers.push(asker);
+        let number = room.next_number;
+        room.next_number += 1;
+        room.lines.entry(claim.name().clone()).or_default().insert(number, holder);
         let waiter = Waiter {
             claim,
             askers,
             clock: place.clock(sent),
+            number,
             until,
             is_leaving: false,
             due_ns: 0,
             failing_since: None,
         };
-        let due = waiter.plan(place.blocked, room.poll, now);
         room.waiters.insert(holder, waiter);
         room.calls.insert(call, holder);
+        let due = room.plan(holder, place.blocked, now);
         self.schedule(&mut room, holder, due);
         let early = room.early.remove(&call);
         early.filter(|(_, came)| now.since(*came) < EARLY_AGE_MAX).map(|(offer, _)| offer)
@@ -184,11 +195,10 @@ impl<C: Claim> Lobby<C> {
     /// A look has shown that the claim still waits.
     pub fn stay(&self, holder: HolderId, place: Place, sent: Moment) {
         let mut room = self.lock();
-        let poll = room.poll;
         let Some(waiter) = room.waiters.get_mut(&holder) else { return };
         waiter.clock = place.clock(sent);
         waiter.failing_since = None;
-        let due = waiter.plan(place.blocked, poll, Moment::now());
+        let due = room.plan(holder, place.blocked, Moment::now());
         self.schedule(&mut room, holder, due);
     }
 
@@ -207,7 +217,7 @@ impl<C: Claim> Lobby<C> {
     pub fn settle(&self, holder: HolderId, purpose: Purpose<C>) -> Vec<oneshot::Sender<C::Told>> {
         match purpose {
             Purpose::First(asker) => vec![asker],
-            Purpose::Look | Purpose::Last => self.lock().remove_askers(holder),
+            Purpose::Look | Purpose::Last => self.remove_askers(&mut self.lock(), holder),
         }
     }
 
@@ -221,20 +231,19 @@ impl<C: Claim> Lobby<C> {
         }
         let now = Moment::now();
         let mut room = self.lock();
-        let poll = room.poll;
         let Some(waiter) = room.waiters.get_mut(&holder) else { return Vec::new() };
         let since = *waiter.failing_since.get_or_insert(now);
         if !is_passing || now.since(since) > PATIENCE {
-            return room.remove_askers(holder);
+            return self.remove_askers(&mut room, holder);
         }
-        let due = waiter.plan(None, poll, now);
+        let due = room.plan(holder, None, now);
         self.schedule(&mut room, holder, due);
         Vec::new()
     }
 
     /// Takes a claim out, because its turn has come or nobody wants it any more.
     pub fn take(&self, holder: HolderId) -> Option<Waiter<C>> {
-        self.lock().remove(holder)
+        self.remove(&mut self.lock(), holder)
     }
 
     /// Takes out the claim that an offer is for. One that is not there may come yet, and will find
@@ -242,7 +251,7 @@ impl<C: Claim> Lobby<C> {
     pub fn take_called(&self, call: C::Call, offer: C::Offer) -> Option<Waiter<C>> {
         let mut room = self.lock();
         if let Some(holder) = room.calls.get(&call).copied() {
-            return room.remove(holder);
+            return self.remove(&mut room, holder);
         }
         let now = Moment::now();
         if room.early.len() >= EARLY_MAX {
@@ -283,6 +292,26 @@ impl<C: Claim> Lobby<C> {
         self.changed.notify_one();
     }
 
+    /// Takes a claim out. Whoever is then the first of its lock has to look for all behind it.
+    fn remove(&self, room: &mut Room<C>, holder: HolderId) -> Option<Waiter<C>> {
+        let waiter = room.remove(holder)?;
+        if let Some(first) = room.first_of(waiter.claim.name()) {
+            let due = Moment::now() + PROMOTED;
+            if room
+                .waiters
+                .get(&first)
+                .is_some_and(|first| first.number > waiter.number && due.host_ns() < first.due_ns)
+            {
+                self.schedule(room, first, due);
+            }
+        }
+        Some(waiter)
+    }
+
+    fn remove_askers(&self, room: &mut Room<C>, holder: HolderId) -> Vec<oneshot::Sender<C::Told>> {
+        self.remove(room, holder).map_or_else(Vec::new, |waiter| waiter.askers)
+    }
+
     fn schedule(&self, room: &mut Room<C>, holder: HolderId, due: Moment) {
         let due_ns = due.host_ns();
         let Some(waiter) = room.waiters.get_mut(&holder) else { return };
@@ -299,23 +328,22 @@ impl<C: Claim> Lobby<C> {
     pub fn take_due(&self, now: Moment) -> (Vec<Due<C>>, Option<Moment>) {
         let mut found = Vec::new();
         let mut room = self.lock();
-        let poll = room.poll;
         while let Some((due_ns, holder)) = room.due.first().copied()
             && due_ns <= now.host_ns()
         {
             room.due.pop_first();
             let Some(waiter) = room.waiters.get_mut(&holder) else { continue };
             if !waiter.is_wanted() {
-                found.extend(room.remove(holder).map(|waiter| Due::Gone(waiter.claim)));
+                let gone = self.remove(&mut room, holder);
+                found.extend(gone.map(|waiter| Due::Gone(waiter.claim)));
                 continue;
             }
             waiter.is_leaving |= waiter.until.is_some_and(|until| until.has_passed(now));
             let purpose = if waiter.is_leaving { Purpose::Last } else { Purpose::Look };
             let claim = Arc::clone(&waiter.claim);
             found.push(Due::Ask(Take { claim, purpose, tries: 0 }));
-            waiter.due_ns = waiter.plan(None, poll, now).host_ns();
-            let due_ns = waiter.due_ns;
-            room.due.insert((due_ns, holder));
+            let next = room.plan(holder, None, now);
+            self.schedule(&mut room, holder, next);
         }
         let next_ns = room.due.first().map(|(due_ns, _)| *due_ns);
         room.looks_at_ns = next_ns.unwrap_or(u64::MAX);
@@ -341,15 +369,39 @@ impl<C: Claim> Lobby<C> {
 }
 
 impl<C: Claim> Room<C> {
+    /// When a waiter looks next.
+    fn plan(&self, holder: HolderId, blocked: Option<Duration>, now: Moment) -> Moment {
+        let Some(waiter) = self.waiters.get(&holder) else { return now + self.poll };
+        let is_first = self.first_of(waiter.claim.name()) == Some(holder);
+        let rest = u32::try_from(self.waiters.len()).unwrap_or(u32::MAX);
+        let poll = if is_first { self.poll } else { self.poll.max(LOOK_GAP * rest) };
+        let mut due = now + poll.mul_f64(1.0 + 0.2 * jitter());
+        if let (true, Some(blocked)) = (is_first, blocked) {
+            due = due.earlier_of(now + blocked + TICK);
+        }
+        match waiter.until {
+            Some(until) if !waiter.is_leaving => due.earlier_of(until),
+            _ => due,
+        }
+    }
+
+    /// Who has waited longest for a lock in this process.
+    fn first_of(&self, name: &LockName) -> Option<HolderId> {
+        let (_, holder) = self.lines.get(name)?.first_key_value()?;
+        Some(*holder)
+    }
+
     fn remove(&mut self, holder: HolderId) -> Option<Waiter<C>> {
         let waiter = self.waiters.remove(&holder)?;
         self.calls.remove(&waiter.claim.call());
         self.due.remove(&(waiter.due_ns, holder));
+        if let Some(line) = self.lines.get_mut(waiter.claim.name()) {
+            line.remove(&waiter.number);
+            if line.is_empty() {
+                self.lines.remove(waiter.claim.name());
+            }
+        }
         Some(waiter)
-    }
-
-    fn remove_askers(&mut self, holder: HolderId) -> Vec<oneshot::Sender<C::Told>> {
-        self.remove(holder).map_or_else(Vec::new, |waiter| waiter.askers)
     }
 }
 

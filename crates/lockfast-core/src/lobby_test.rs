@@ -7,6 +7,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 struct Call {
     holder: HolderId,
+    name: LockName,
     number: u32,
     wait: Wait,
 }
@@ -19,6 +20,10 @@ impl Claim for Call {
 
     fn holder(&self) -> HolderId {
         self.holder
+    }
+
+    fn name(&self) -> &LockName {
+        &self.name
     }
 
     fn call(&self) -> u32 {
@@ -34,7 +39,13 @@ type Told = oneshot::Receiver<()>;
 
 fn call(number: u32, wait: Wait) -> Arc<Call> {
     let holder = HolderId::random(ClientId::random().unwrap()).unwrap();
-    Arc::new(Call { holder, number, wait })
+    Arc::new(Call { holder, name: LockName::new("a").unwrap(), number, wait })
+}
+
+/// The second claim of a holder.
+fn again(holder: HolderId) -> Arc<Call> {
+    let name = LockName::new("a").unwrap();
+    Arc::new(Call { holder, name, number: 2, wait: Wait::Forever })
 }
 
 /// Lets a claim wait of which nothing more is known.
@@ -84,6 +95,28 @@ fn a_waiter_looks_when_it_should_and_once_in_a_while() {
     assert!(next_look(&lobby) <= MINUTE);
 }
 
+/// B19, B22: of those who wait for one lock here the first looks when what is in its way ends, and
+/// the others cost next to nothing however many they are.
+#[test]
+fn the_first_of_a_lock_looks_for_all_behind_it() {
+    let lobby = Lobby::default();
+    lobby.set_poll(MINUTE);
+    let waiters: Vec<_> = (0..6000).map(|n| wait(&lobby, n, Wait::Forever)).collect();
+    for (holder, _) in &waiters {
+        let place = Place { blocked: Some(MINUTE / 3), now_us: None };
+        lobby.stay(*holder, place, Moment::now());
+    }
+    let first_due = || lobby.take_due(after(MINUTE / 2)).0;
+    assert!(matches!(first_due().as_slice(), [Due::Ask(take)] if take.claim.number == 0));
+    let later = lobby.take_due(after(MINUTE * 7 / 4)).0;
+    assert_eq!(later.len(), 1, "the others share one look in 20 ms");
+    assert!(lobby.take_called(0, "its turn").is_some());
+    let next = next_look(&lobby);
+    assert!(next <= PROMOTED, "the next one learns what is in its way: {next:?}");
+    assert!(lobby.take_called(3000, "not the first").is_some());
+    assert!(matches!(first_due().as_slice(), [Due::Ask(take)] if take.claim.number == 1));
+}
+
 #[test]
 fn a_wait_ends_with_one_last_look() {
     let lobby = Lobby::default();
@@ -126,7 +159,7 @@ fn whoever_is_not_asked_for_any_more_is_gone() {
 fn a_claim_that_waits_is_joined() {
     let lobby = Lobby::default();
     let first = call(1, Wait::Until(Moment::now()));
-    let again = Arc::new(Call { holder: first.holder, number: 2, wait: Wait::Forever });
+    let again = again(first.holder);
     let (_told, _) = enter(&lobby, &first);
     let (_told_too, _) = enter(&lobby, &again);
     lobby.rouse();
@@ -170,7 +203,7 @@ fn nobody_looks_after_a_release() {
     assert!(!look.is_moot(&lobby));
     drop(lobby.take(holder));
     assert!(look.is_moot(&lobby));
-    let again = Arc::new(Call { holder, number: 2, wait: Wait::Forever });
+    let again = again(holder);
     let (_told, _) = enter(&lobby, &again);
     assert!(look.is_moot(&lobby), "it looks for itself");
 }
