@@ -62,6 +62,17 @@ impl Step {
         String::from_utf8(output.stdout).with_context(|| format!("{self} printed no UTF-8"))
     }
 
+    /// Runs it and answers whether it succeeded, and what it printed on both outputs.
+    pub(crate) fn try_read(&self) -> Result<(bool, String)> {
+        let output = self
+            .command()?
+            .output()
+            .with_context(|| format!("{} cannot be started", self.program))?;
+        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+        said.push_str(&String::from_utf8_lossy(&output.stderr));
+        Ok((output.status.success(), said))
+    }
+
     fn command(&self) -> Result<Command> {
         // Cargo tells its children which cargo it is; a plain name could be another version.
         let program = match (self.program.as_str(), std::env::var_os("CARGO")) {
