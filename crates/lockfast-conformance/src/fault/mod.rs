@@ -16,6 +16,7 @@ pub mod port;
 pub mod postgres;
 pub mod program;
 pub mod proxy;
+pub mod reaper;
 pub mod redis;
 pub mod server;
 pub mod signpost;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockfast_core::Moment;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::pause;
+use super::{pause, reaper};
 
 /// A server answers within this, also on a busy machine.
 pub const START_TIME_MAX: Duration = Duration::from_secs(30);
@@ -19,15 +19,17 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(10);
 /// After this a server that was asked to end is killed.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A running server. Dropping it kills it.
+/// A running server. Dropping it kills it, and so does the end of this process.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
     log: PathBuf,
+    _ward: reaper::Ward,
 }
 
 impl Server {
-    /// Starts it with its output in the file `log`, which may have other lines already.
+    /// Starts it with its output in the file `log`, which may have other lines already and is in the
+    /// server's directory.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -36,7 +38,8 @@ impl Server {
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         let child = command.spawn();
         let child = child.unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
-        Self { child, log: log.to_owned() }
+        let ward = reaper::watch(child.id(), log.parent());
+        Self { child, log: log.to_owned(), _ward: ward }
     }
 
     /// Waits until it answers, as `answers` finds out.
@@ -156,9 +159,19 @@ fn is_running(pid: u32) -> bool {
 
 /// The state of a process and its parent.
 fn stat_of(pid: u32) -> Option<(char, u32)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // They follow the program's name, which may hold anything but ends with the last ")".
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let mut fields = rest.split(' ');
+    let fields = fields_of(pid)?;
+    let mut fields = fields.split(' ');
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// When a process started, in clock ticks since boot: tells it from a later one with its pid.
+pub(super) fn start_time_of(pid: u32) -> Option<u64> {
+    fields_of(pid)?.split(' ').nth(19)?.parse().ok()
+}
+
+/// What the kernel tells of a process after the program's name, which may hold anything but ends
+/// with the last ")".
+fn fields_of(pid: u32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(") ")?.1.to_owned())
 }
