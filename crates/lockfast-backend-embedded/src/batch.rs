@@ -31,7 +31,7 @@ pub(crate) enum Chore {
     Look(LockName),
     /// This client is dead.
     Reap(ClientId),
-    /// This claim was granted, but nobody is there to be told.
+    /// Nobody waits for this claim any more, or is there to be told that it was granted.
     Discard(LockName, HolderId),
     /// We want to be told of events, or not any more.
     Watch(bool),

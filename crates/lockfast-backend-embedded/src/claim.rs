@@ -242,7 +242,7 @@ fn span_ns(span: Duration) -> u64 {
 }
 
 /// Until when a claim waits.
-fn wait_ns(wait: Wait) -> u64 {
+pub(crate) fn wait_ns(wait: Wait) -> u64 {
     match wait {
         Wait::No => 0,
         Wait::Until(until) => until.host_ns().min(i64::MAX as u64),

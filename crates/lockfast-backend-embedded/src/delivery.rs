@@ -58,8 +58,7 @@ impl Store {
             (Op::Acquire { request, sent, reply }, answer) => {
                 let result = match answer {
                     Answer::Admitted(Admission::Waiting) => {
-                        let (name, holder) = (&request.name, request.holder);
-                        self.waiting.add(name, holder, clock.now_ns, sent, reply);
+                        self.waiting.add(&request, clock.now_ns, (sent, reply));
                         return;
                     }
                     Answer::Admitted(Admission::Granted(fence)) => {
@@ -231,21 +230,55 @@ impl Store {
             if queue.claims().iter().any(|claim| claim.ends_ns <= now_ns) {
                 self.chores.push(Chore::Look(name.clone()));
             }
+            let ended = self.waiting.ended(&name, now_ns);
             for holder in self.waiting.holders(&name) {
-                self.compare_waiter(&name, holder, &queue, now_ns);
+                self.compare_waiter(&name, holder, &queue, now_ns, ended.contains(&holder));
             }
             self.observe(&name, &queue);
         }
         Ok(())
     }
 
-    fn compare_waiter(&mut self, name: &LockName, holder: HolderId, queue: &Queue, now_ns: u64) {
-        let result = match queue.find(holder).map(|claim| &claim.stage) {
-            Some(Stage::Waiting) => return,
+    /// Answers those whose wait for a lock is over. It is not for others to end a wait, and needs
+    /// no turn to write.
+    pub(crate) fn end_waits(&mut self, name: &LockName, now_ns: u64) {
+        let ended = self.waiting.ended(name, now_ns);
+        if ended.is_empty() {
+            return;
+        }
+        match self.read_queue(name) {
+            Ok(queue) => {
+                for holder in ended {
+                    self.compare_waiter(name, holder, &queue, now_ns, true);
+                }
+            }
+            Err(failure) => {
+                ended.into_iter().for_each(|holder| self.fail_waiter(name, holder, &failure));
+            }
+        }
+    }
+
+    fn compare_waiter(
+        &mut self,
+        name: &LockName,
+        holder: HolderId,
+        queue: &Queue,
+        now_ns: u64,
+        has_ended: bool,
+    ) {
+        let stage = queue.find(holder).map(|claim| &claim.stage);
+        let result = match stage {
+            Some(Stage::Waiting) if !has_ended => return,
             Some(Stage::Granted(hold)) => return self.grant(name, holder, *hold),
             Some(Stage::Revoked { reason, .. }) => Err(reason.to_string()),
-            None => Ok(queue.view(name, now_ns, |client| self.wire.label(client))),
+            Some(Stage::Waiting) | None => {
+                Ok(queue.view(name, now_ns, |client| self.wire.label(client)))
+            }
         };
+        if stage == Some(&Stage::Waiting) {
+            // A batch that was begun before this moment may still grant it.
+            self.chores.push(Chore::Discard(name.clone(), holder));
+        }
         let Some(waiter) = self.waiting.take(name, holder) else {
             return;
         };
@@ -264,12 +297,15 @@ impl Store {
     pub(crate) fn fail_waiters(&mut self, failure: &Failure) {
         for name in self.waiting.names() {
             for holder in self.waiting.holders(&name) {
-                let waiter = self.waiting.take(&name, holder);
-                let replies = waiter.into_iter().flat_map(|waiter| waiter.replies);
-                for (_, reply) in replies {
-                    let _ = reply.send(Err(failure.to_error().with_lock(&name)));
-                }
+                self.fail_waiter(&name, holder, failure);
             }
+        }
+    }
+
+    fn fail_waiter(&mut self, name: &LockName, holder: HolderId, failure: &Failure) {
+        let waiter = self.waiting.take(name, holder);
+        for (_, reply) in waiter.into_iter().flat_map(|waiter| waiter.replies) {
+            let _ = reply.send(Err(failure.to_error().with_lock(name)));
         }
     }
 }

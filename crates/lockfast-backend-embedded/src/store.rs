@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use lockfast_core::batch::Inbox;
 use lockfast_core::watch::EventFeeds;
-use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Moment, Result};
+use lockfast_core::{
+    ClientId, ConnectContext, ErrorKind, Label, LockName, LossReporter, Moment, Result,
+};
 
 use crate::backend::Op;
 use crate::batch::{Batch, Chore, Done, Setting, Unsaved};
@@ -21,6 +23,7 @@ use crate::config;
 use crate::failure::Failure;
 use crate::peers::Peers;
 use crate::place::{Place, boot_id, check_clock};
+use crate::queue::Queue;
 use crate::waiting::Waiting;
 use crate::wire::Wire;
 use crate::write_lock::WriteLock;
@@ -188,8 +191,10 @@ impl Store {
             return;
         }
         let now_ns = Moment::now().host_ns();
-        let due = self.waiting.take_due(now_ns);
-        self.chores.extend(due.into_iter().map(Chore::Look));
+        for name in self.waiting.take_due(now_ns) {
+            self.end_waits(&name, now_ns);
+            self.chores.push(Chore::Look(name));
+        }
         if now_ns < self.polled_ns + SLOW_POLL_NS {
             return;
         }
@@ -206,6 +211,15 @@ impl Store {
             self.data_version = None;
             self.fail_waiters(&failure);
         }
+    }
+
+    /// A queue as it is, for which nobody has to wait in line.
+    pub(crate) fn read_queue(&self, name: &LockName) -> Result<Queue, Failure> {
+        self.write_lock.check()?;
+        self.wire.begin(false)?;
+        let claims = self.wire.load_queue(name);
+        self.wire.roll_back();
+        claims.map(Queue::of)
     }
 
     /// Looks whether a message got lost. Nothing is read when nobody else has written since.

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use lockfast_core::{AcquireOutcome, ClientId, HolderId, LockName, Moment, Result};
+use lockfast_core::{AcquireOutcome, AcquireRequest, ClientId, HolderId, LockName, Moment, Result};
 use tokio::sync::oneshot;
 
-use crate::claim::Claim;
+use crate::claim::{Claim, wait_ns};
 use crate::queue::Queue;
 
 /// Where the answer to an acquisition goes.
@@ -34,6 +34,8 @@ pub(crate) struct Waiter {
     pub(crate) holder: HolderId,
     /// When the claim was entered: a grant from before is of an earlier claim.
     pub(crate) since_ns: u64,
+    /// When the wait ends.
+    pub(crate) until_ns: u64,
     /// With the moment at which each request was made; more than one when it was repeated.
     pub(crate) replies: Vec<(Moment, Reply)>,
 }
@@ -46,19 +48,23 @@ impl Waiting {
     /// Somebody waits for a claim that was entered at `since_ns`.
     pub(crate) fn add(
         &mut self,
-        name: &LockName,
-        holder: HolderId,
+        request: &AcquireRequest,
         since_ns: u64,
-        sent: Moment,
-        reply: Reply,
+        (sent, reply): (Moment, Reply),
     ) {
-        let room = self.rooms.entry(name.clone()).or_default();
+        let holder = request.holder;
+        let until_ns = wait_ns(request.wait);
+        let room = self.rooms.entry(request.name.clone()).or_default();
         match room.waiters.iter_mut().find(|waiter| waiter.holder == holder) {
             Some(waiter) => {
+                waiter.until_ns = until_ns;
                 waiter.replies.retain(|(_, reply)| !reply.is_closed());
                 waiter.replies.push((sent, reply));
             }
-            None => room.waiters.push(Waiter { holder, since_ns, replies: vec![(sent, reply)] }),
+            None => {
+                let replies = vec![(sent, reply)];
+                room.waiters.push(Waiter { holder, since_ns, until_ns, replies });
+            }
         }
     }
 
@@ -95,13 +101,22 @@ impl Waiting {
             .map_or_else(Vec::new, |waiters| waiters.iter().map(|waiter| waiter.holder).collect())
     }
 
+    /// The claims of a lock whose wait is over.
+    pub(crate) fn ended(&self, name: &LockName, now_ns: u64) -> Vec<HolderId> {
+        let waiters = self.rooms.get(name).map_or(&[][..], |room| &room.waiters);
+        let ended = waiters.iter().filter(|waiter| waiter.until_ns <= now_ns);
+        ended.map(|waiter| waiter.holder).collect()
+    }
+
     /// Learns from a queue what to look after.
     pub(crate) fn observe(&mut self, name: &LockName, queue: &Queue, me: ClientId) {
         let Some(room) = self.rooms.get_mut(name) else {
             return;
         };
         room.blockers = blockers(queue, me);
-        let due_ns = queue.next_end_ns();
+        // A wait ends when its caller said, also when its claim is no longer in the queue.
+        let waits = room.waiters.iter().map(|waiter| waiter.until_ns);
+        let due_ns = queue.next_end_ns().into_iter().chain(waits).min();
         if due_ns != room.due_ns {
             if let Some(planned_ns) = room.due_ns {
                 self.due.remove(&(planned_ns, name.clone()));
