@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use lockfast_core::{ClientId, Error, ErrorKind, Result};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::place::io_failure;
@@ -51,12 +51,9 @@ pub(crate) enum Sent {
 }
 
 impl Clients {
-    pub(crate) fn open(path: PathBuf) -> Result<Self> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::openat(CWD, &path, flags, Mode::empty()) {
-            Ok(dir) => Ok(Self { dir, path }),
-            Err(error) => Err(io_failure(&path, "cannot be opened", error.into())),
-        }
+    /// The clients in a directory that is open.
+    pub(crate) fn new((dir, path): (OwnedFd, PathBuf)) -> Self {
+        Self { dir, path }
     }
 
     /// Where a client's pipe is.
@@ -178,11 +175,16 @@ fn parse_id(text: &str) -> Option<ClientId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    fn clients_in(dir: &Path) -> Clients {
+        Clients::new((std::fs::File::open(dir).unwrap().into(), dir.to_owned()))
+    }
 
     #[test]
     fn the_end_of_a_client_is_seen() {
         let dir = tempfile::tempdir().unwrap();
-        let clients = Clients::open(dir.path().to_owned()).unwrap();
+        let clients = clients_in(dir.path());
         let client = ClientId::random().unwrap();
         assert!(matches!(clients.life(client), Life::Unknown));
         let alive = clients.make(client, Pipe::Alive).unwrap();
@@ -207,7 +209,7 @@ mod tests {
     #[test]
     fn a_message_arrives_or_it_is_known_why_not() {
         let dir = tempfile::tempdir().unwrap();
-        let clients = Clients::open(dir.path().to_owned()).unwrap();
+        let clients = clients_in(dir.path());
         let client = ClientId::random().unwrap();
         assert_eq!(clients.send(client, Pipe::Wake, b"x"), Sent::Later);
         let wake = clients.make(client, Pipe::Wake).unwrap();
@@ -223,7 +225,7 @@ mod tests {
     #[test]
     fn what_is_no_pipe_is_not_believed() {
         let dir = tempfile::tempdir().unwrap();
-        let clients = Clients::open(dir.path().to_owned()).unwrap();
+        let clients = clients_in(dir.path());
         let client = ClientId::random().unwrap();
         std::fs::write(clients.path(client, Pipe::Alive), "").unwrap();
         assert!(matches!(clients.life(client), Life::Unknown));

@@ -20,6 +20,8 @@ mod config;
 mod counter;
 mod delivery;
 mod failure;
+mod file_system;
+mod machine;
 mod memory;
 mod message;
 mod peers;

@@ -1,77 +1,188 @@
-//! The store's directory: whether it may be one, and what the machine says about itself.
+//! The store's directory. Whoever can write there could forge grants and fences, so it must be
+//! this user's alone, and so must everything in it that is used. The directory is opened once and
+//! its files are looked at and made through that descriptor: as nobody else may write there,
+//! nothing can be exchanged between the look and the use.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use lockfast_core::error::quote;
 use lockfast_core::{Error, ErrorKind, Result};
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 
-/// A directory that can hold a store.
+use crate::file_system;
+
+/// The database, and what SQLite puts beside it.
+const DATABASE: &str = "lockfast.db";
+const BESIDE_DATABASE: [&str; 3] = ["lockfast.db-wal", "lockfast.db-shm", "lockfast.db-journal"];
+const WRITE_LOCK: &str = "write.lock";
+const CLIENTS: &str = "clients";
+const MACHINE: &str = "machine";
+/// What [`MACHINE`] is while it is being written.
+const MACHINE_NEXT: &str = "machine.next";
+
+/// Device and number of a file, which no other has at the same time.
+pub(crate) type Identity = (u64, u64);
+
+/// A directory that can hold a store, open.
 #[derive(Debug)]
 pub(crate) struct Place {
+    fd: OwnedFd,
     /// Without symbolic links, so that it means the same to every process.
     pub(crate) dir: PathBuf,
+    /// Who uses it.
+    me: u32,
 }
 
 impl Place {
-    /// Makes the directory if it is missing, and checks that a store can be there.
+    /// Makes the directory if it is missing, and checks that a store can be there. What is refused
+    /// is left as it was.
     pub(crate) fn prepare(dir: &Path) -> Result<Self> {
-        if dir.exists() && !dir.is_dir() {
-            return Err(Error::new(
-                ErrorKind::InvalidUrl,
-                format!("{} is a file; the embedded store is a directory, so name one", shown(dir)),
-            ));
-        }
-        make_private(dir)?;
-        let dir = dir.canonicalize().map_err(|error| io_failure(dir, "cannot be found", error))?;
-        check_file_system(&dir)?;
-        let clients = dir.join("clients");
-        make_private(&clients)?;
-        check_mine(&clients)?;
-        Ok(Self { dir })
+        Self::prepare_for(dir, rustix::process::geteuid().as_raw())
     }
 
-    /// The database. It is made here, so that nobody else can read it; SQLite then opens it.
-    pub(crate) fn database(&self) -> Result<PathBuf> {
-        let path = self.dir.join("lockfast.db");
+    fn prepare_for(dir: &Path, me: u32) -> Result<Self> {
+        // A slash at the end would follow a symbolic link.
+        let dir: PathBuf = dir.components().collect();
+        match std::fs::symlink_metadata(&dir) {
+            Ok(found) if found.is_dir() => {}
+            Ok(found) if found.is_symlink() => check_link(&dir, found.uid(), me)?,
+            Ok(_) => {
+                let shown = shown(&dir);
+                return Err(Error::new(
+                    ErrorKind::InvalidUrl,
+                    format!("{shown} is a file; the embedded store is a directory, so name one"),
+                ));
+            }
+            Err(_) => {
+                let above = dir.ancestors().find_map(|above| above.canonicalize().ok());
+                file_system::check(&dir, &open_dir(&above.unwrap_or_else(|| ".".into()))?)?;
+                make_private(&dir)?;
+            }
+        }
+        let dir = dir.canonicalize().map_err(|error| io_failure(&dir, "cannot be found", error))?;
+        let seen = rustix::fs::statat(CWD, &dir, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| io_failure(&dir, "cannot be looked at", error.into()))?;
+        check_mine(&dir, &seen, FileType::Directory, me)?;
+        let fd = open_dir(&dir)?;
+        let opened = stat(&dir, &fd)?;
+        check_mine(&dir, &opened, FileType::Directory, me)?;
+        file_system::check(&dir, &fd)?;
+        let place = Self { fd, dir, me };
+        place.check_files()?;
+        Ok(place)
+    }
+
+    /// Looks at everything that is there before any of it is used.
+    fn check_files(&self) -> Result<()> {
+        let files =
+            [DATABASE, WRITE_LOCK, MACHINE, MACHINE_NEXT].into_iter().chain(BESIDE_DATABASE);
+        for name in files {
+            self.look(name, FileType::RegularFile)?;
+        }
+        self.look(CLIENTS, FileType::Directory)?;
+        Ok(())
+    }
+
+    /// What a file of the directory is, if it is there and can be trusted.
+    fn look(&self, name: &str, expected: FileType) -> Result<Option<Stat>> {
+        let path = self.dir.join(name);
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => check_mine(&path, &found, expected, self.me).map(|()| Some(found)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(io_failure(&path, "cannot be looked at", error.into())),
+        }
+    }
+
+    /// The database and which file it is. It is made here, so that nobody else can read it; SQLite
+    /// then opens it.
+    pub(crate) fn database(&self) -> Result<(PathBuf, Identity)> {
+        let path = self.dir.join(DATABASE);
         // An existing file must not even be opened: closing it again would drop the locks that
         // another connection of this process has on it.
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        match made {
-            Ok(_) => Ok(path),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(path),
-            Err(error) => Err(io_failure(&path, "cannot be made", error)),
+        match self.open(DATABASE, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL) {
+            Ok(_) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(io_failure(&path, "cannot be made", error.into())),
+        }
+        match self.look(DATABASE, FileType::RegularFile)? {
+            Some(found) => Ok((path, identity(&found))),
+            None => Err(io_failure(&path, "was removed", io::ErrorKind::NotFound.into())),
         }
     }
 
     /// The file whose lock lets one process write at a time.
     pub(crate) fn write_lock(&self) -> Result<File> {
-        let path = self.dir.join("write.lock");
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-            .open(&path)
-            .map_err(|error| io_failure(&path, "cannot be opened", error))
+        let file = self
+            .open(WRITE_LOCK, OFlags::WRONLY | OFlags::CREATE)
+            .map_err(|error| self.failure(WRITE_LOCK, "cannot be opened", error))?;
+        let path = self.dir.join(WRITE_LOCK);
+        check_mine(&path, &stat(&path, &file)?, FileType::RegularFile, self.me)?;
+        Ok(file.into())
     }
 
     /// Where the clients' pipes are.
-    pub(crate) fn clients(&self) -> PathBuf {
-        self.dir.join("clients")
+    pub(crate) fn clients(&self) -> Result<(OwnedFd, PathBuf)> {
+        let path = self.dir.join(CLIENTS);
+        match rustix::fs::mkdirat(&self.fd, CLIENTS, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(io_failure(&path, "cannot be made", error.into())),
+        }
+        let dir = self
+            .open(CLIENTS, OFlags::DIRECTORY)
+            .map_err(|error| io_failure(&path, "cannot be opened", error.into()))?;
+        check_mine(&path, &stat(&path, &dir)?, FileType::Directory, self.me)?;
+        Ok((dir, path))
+    }
+
+    /// What is written about the machine that the store is on, if anything is.
+    pub(crate) fn read_machine(&self) -> Result<Option<String>> {
+        let failed =
+            |error: io::Error| io_failure(&self.dir.join(MACHINE), "cannot be read", error);
+        match self.open(MACHINE, OFlags::RDONLY) {
+            Ok(file) => io::read_to_string(File::from(file)).map(Some).map_err(failed),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+
+    /// Writes that down. Whoever reads sees all of it or what was there before, also after a crash
+    /// of the machine.
+    pub(crate) fn write_machine(&self, text: &str) -> Result<()> {
+        let write = || -> io::Result<()> {
+            let file = self.open(MACHINE_NEXT, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
+            let mut file = File::from(file);
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            rustix::fs::renameat(&self.fd, MACHINE_NEXT, &self.fd, MACHINE)?;
+            Ok(rustix::fs::fsync(&self.fd)?)
+        };
+        write().map_err(|error| io_failure(&self.dir.join(MACHINE), "cannot be written", error))
+    }
+
+    fn open(&self, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)
+    }
+
+    fn failure(&self, name: &str, what: &str, error: Errno) -> Error {
+        io_failure(&self.dir.join(name), what, error.into())
     }
 }
 
-/// Which start of the machine this is.
-pub(crate) fn boot_id() -> Result<String> {
-    const PATH: &str = "/proc/sys/kernel/random/boot_id";
-    let id = std::fs::read_to_string(PATH)
-        .map_err(|error| io_failure(Path::new(PATH), "cannot be read", error))?;
-    Ok(id.trim().to_owned())
+/// Which file this is.
+fn identity(found: &Stat) -> Identity {
+    (found.st_dev, found.st_ino)
+}
+
+/// Which file a path leads to.
+pub(crate) fn identify(path: &Path) -> Option<Identity> {
+    let found = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(identity(&found))
 }
 
 /// Refuses a time namespace of its own: there, the time since the start of the machine is not
@@ -104,99 +215,64 @@ fn make_private(dir: &Path) -> Result<()> {
         .map_err(|error| io_failure(dir, "cannot be made", error))
 }
 
-/// Whoever can write there could pretend to be any client.
-fn check_mine(clients: &Path) -> Result<()> {
-    let found = std::fs::symlink_metadata(clients)
-        .map_err(|error| io_failure(clients, "cannot be looked at", error))?;
-    let me = rustix::process::geteuid().as_raw();
-    let flaw = if !found.is_dir() {
-        "is not a directory".to_owned()
-    } else if found.uid() != me {
-        format!("belongs to user {}, and this is user {me}", found.uid())
-    } else if found.mode() & 0o022 != 0 {
-        "can be written by others".to_owned()
-    } else {
+fn open_dir(dir: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, dir, flags, Mode::empty())
+        .map_err(|error| io_failure(dir, "cannot be opened", error.into()))
+}
+
+fn stat(path: &Path, fd: &OwnedFd) -> Result<Stat> {
+    rustix::fs::fstat(fd.as_fd())
+        .map_err(|error| io_failure(path, "cannot be looked at", error.into()))
+}
+
+/// Refuses a link in place of the directory that somebody else could turn elsewhere: then two
+/// processes would use two stores. Systemd links the directories of its services, as root.
+fn check_link(path: &Path, owner: u32, me: u32) -> Result<()> {
+    if [me, 0].contains(&owner) {
+        return Ok(());
+    }
+    let flaw = format!("is a symbolic link of user {owner}, and this is user {me}");
+    let shown = shown(path);
+    Err(Error::new(ErrorKind::Permission, format!("{shown} {flaw}; use the directory itself")))
+}
+
+/// Refuses what others may have made or may change.
+fn check_mine(path: &Path, found: &Stat, expected: FileType, me: u32) -> Result<()> {
+    let Some(flaw) = flaw(found.st_mode, found.st_uid, expected, me) else {
         return Ok(());
     };
-    Err(Error::new(
-        ErrorKind::Permission,
-        format!("{} {flaw}; use a directory that is this user's alone", shown(clients)),
-    ))
+    Err(Error::new(ErrorKind::Permission, format!("{} {flaw}", shown(path))))
 }
 
-fn check_file_system(dir: &Path) -> Result<()> {
-    let failed = |error: io::Error| io_failure(dir, "cannot be looked at", error);
-    let kind = rustix::fs::statfs(dir).map_err(|error| failed(error.into()))?;
-    let device = std::fs::metadata(dir).map_err(failed)?.dev();
-    // Without /proc only the number is known, which is enough for all but FUSE.
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mount = mount_type(&mounts, rustix::fs::major(device), rustix::fs::minor(device));
-    match network_file_system(kind.f_type as u64, mount) {
-        None => Ok(()),
-        Some(name) => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "{} is on {name}, where locks of several machines cannot be trusted; use a \
-                 directory on a disk of this machine, or a store with a server",
-                shown(dir)
-            ),
-        )),
+/// What is wrong with a file, and what to do about it.
+fn flaw(mode: u32, owner: u32, expected: FileType, me: u32) -> Option<String> {
+    let kind = FileType::from_raw_mode(mode);
+    let access = mode & 0o7777;
+    // Others who can read a file could lock it and keep everybody waiting. A directory that they
+    // can only read shows them nothing but names.
+    let (what, open_to_others, remedy) = match expected {
+        FileType::Directory => ("a directory", 0o022, "chmod go-w"),
+        _ => ("a file", 0o077, "chmod go-rwx"),
+    };
+    if kind == FileType::Symlink {
+        Some(format!("is a symbolic link, which may lead to what others own; use {what} itself"))
+    } else if kind != expected {
+        Some(format!("is not {what}; move it away, or use another directory"))
+    } else if owner != me {
+        Some(format!(
+            "belongs to user {owner}, and this is user {me}; use a directory of this user's own, \
+             or run as user {owner}"
+        ))
+    } else if access & open_to_others != 0 {
+        let can = if access & 0o022 != 0 { "written" } else { "read" };
+        Some(format!(
+            "can be {can} by others (its mode is {access:04o}); use a new directory, or, if \
+             nobody has touched it, run {remedy}"
+        ))
+    } else {
+        None
     }
-}
-
-/// The type in `/proc/self/mountinfo` of what is mounted from a device.
-fn mount_type(mounts: &str, major: u32, minor: u32) -> Option<&str> {
-    let device = format!("{major}:{minor}");
-    mounts.lines().find_map(|line| {
-        let (mount, rest) = line.split_once(" - ")?;
-        let is_it = mount.split(' ').nth(2) == Some(device.as_str());
-        is_it.then(|| rest.split(' ').next()).flatten()
-    })
-}
-
-/// The name of a file system that other machines may share.
-fn network_file_system(magic: u64, mount_type: Option<&str>) -> Option<String> {
-    const BY_MAGIC: &[(u64, &str)] = &[
-        (0x6969, "NFS"),
-        (0x517B, "SMB"),
-        (0xFF53_4D42, "CIFS"),
-        (0xFE53_4D42, "SMB2"),
-        (0x0102_1997, "9p"),
-        (0x5346_414F, "AFS"),
-        (0x6B41_4653, "AFS"),
-        (0x7375_7245, "Coda"),
-        (0x00C3_6400, "Ceph"),
-        (0x0BD0_0BD0, "Lustre"),
-        (0x4750_4653, "GPFS"),
-        (0x7461_636F, "OCFS2"),
-        (0x0116_1970, "GFS2"),
-    ];
-    const FUSE: u64 = 0x6573_5546;
-    const FUSE_NETWORK: &[&str] = &[
-        "virtiofs",
-        "fuse.sshfs",
-        "fuse.s3fs",
-        "fuse.glusterfs",
-        "fuse.gcsfuse",
-        "fuse.goofys",
-        "fuse.juicefs",
-        "fuse.rclone",
-        "fuse.curlftpfs",
-        "fuse.davfs",
-        "fuse.ceph-fuse",
-        "fuse.moosefs",
-        "fuse.lizardfs",
-        "fuse.seaweedfs",
-        "fuse.smbnetfs",
-    ];
-    // The kernel keeps a signed word, and the numbers have 32 bits.
-    let magic = magic & 0xFFFF_FFFF;
-    if magic == FUSE {
-        return mount_type
-            .filter(|mount_type| FUSE_NETWORK.contains(mount_type))
-            .map(str::to_owned);
-    }
-    BY_MAGIC.iter().find(|(known, _)| *known == magic).map(|(_, name)| (*name).to_owned())
 }
 
 /// The error for something that the operating system refused.
@@ -224,28 +300,83 @@ pub(crate) fn shown(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn network_file_systems_are_known_by_number_or_mount() {
-        let table: &[(u64, Option<&str>, Option<&str>)] = &[
-            (0xEF53, Some("ext4"), None),
-            (0x0102_1994, Some("tmpfs"), None),
-            (0x9123_683E, Some("btrfs"), None),
-            (0x794C_7630, Some("overlay"), None),
-            (0x6969, Some("nfs4"), Some("NFS")),
-            (0xFFFF_FFFF_FF53_4D42, None, Some("CIFS")),
-            (0xFE53_4D42, None, Some("SMB2")),
-            (0x0102_1997, Some("9p"), Some("9p")),
-            (0x6573_5546, Some("fuse.sshfs"), Some("fuse.sshfs")),
-            (0x6573_5546, Some("virtiofs"), Some("virtiofs")),
-            (0x6573_5546, Some("fuse.mergerfs"), None),
-            (0x6573_5546, Some("fuseblk"), None),
-            (0x6573_5546, None, None),
+    fn what_others_made_or_may_change_is_refused() {
+        const DIR: u32 = 0o040_000;
+        const FILE: u32 = 0o100_000;
+        let table: &[(u32, u32, FileType, Option<&str>)] = &[
+            (DIR | 0o700, 7, FileType::Directory, None),
+            (DIR | 0o755, 7, FileType::Directory, None),
+            (DIR | 0o2750, 7, FileType::Directory, None),
+            (DIR | 0o700, 0, FileType::Directory, Some("belongs to user 0, and this is user 7")),
+            (DIR | 0o775, 7, FileType::Directory, Some("written by others (its mode is 0775)")),
+            (DIR | 0o1777, 7, FileType::Directory, Some("written by others (its mode is 1777)")),
+            (FILE | 0o700, 7, FileType::Directory, Some("is not a directory")),
+            (0o120_777, 7, FileType::Directory, Some("symbolic link")),
+            (FILE | 0o600, 7, FileType::RegularFile, None),
+            (FILE | 0o600, 8, FileType::RegularFile, Some("belongs to user 8")),
+            (FILE | 0o660, 7, FileType::RegularFile, Some("written by others")),
+            (FILE | 0o644, 7, FileType::RegularFile, Some("read by others (its mode is 0644)")),
+            (0o120_777, 7, FileType::RegularFile, Some("symbolic link")),
+            (0o010_600, 7, FileType::RegularFile, Some("is not a file")),
         ];
-        for (magic, mount_type, expected) in table {
-            let found = network_file_system(*magic, *mount_type);
-            assert_eq!(found.as_deref(), *expected, "{magic:x} {mount_type:?}");
+        for (mode, owner, expected, text) in table {
+            let found = flaw(*mode, *owner, *expected, 7);
+            assert_eq!(found.is_some(), text.is_some(), "{mode:o} {owner}: {found:?}");
+            assert!(found.unwrap_or_default().contains(text.unwrap_or_default()), "{mode:o}");
         }
+    }
+
+    /// Whoever runs the tests is the other user here.
+    #[test]
+    fn a_directory_of_another_user_is_left_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let me = rustix::process::geteuid().as_raw();
+        let error = Place::prepare_for(dir.path(), me + 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Permission);
+        let text = format!("belongs to user {me}, and this is user {}", me + 1);
+        assert!(error.to_string().contains(&text), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(Place::prepare_for(dir.path(), me).is_ok());
+    }
+
+    #[test]
+    fn a_link_of_somebody_else_is_not_followed() {
+        let path = Path::new("/tmp/link");
+        assert!(check_link(path, 7, 7).is_ok());
+        assert!(check_link(path, 0, 7).is_ok());
+        assert!(check_link(path, 0, 0).is_ok());
+        for (owner, me) in [(8, 7), (7, 0)] {
+            let error = check_link(path, owner, me).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Permission);
+            assert!(error.to_string().contains("use the directory itself"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_made_is_private_and_made_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::prepare(&dir.path().join("a/b/")).unwrap();
+        let (path, first) = place.database().unwrap();
+        assert_eq!(place.database().unwrap(), (path.clone(), first));
+        assert_eq!(identify(&path), Some(first));
+        place.write_lock().unwrap();
+        place.clients().unwrap();
+        assert_eq!(place.read_machine().unwrap(), None);
+        place.write_machine("first\n").unwrap();
+        place.write_machine("second\n").unwrap();
+        assert_eq!(place.read_machine().unwrap().as_deref(), Some("second\n"));
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(dir.path().join("a/b")).unwrap() {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{:?} is {mode:o}", entry.path());
+            names.push(entry.file_name());
+        }
+        names.sort();
+        assert_eq!(names, ["clients", "lockfast.db", "machine", "write.lock"]);
     }
 
     #[test]
@@ -259,15 +390,5 @@ mod tests {
         ] {
             assert_eq!(is_clock_shifted(offsets), expected, "{offsets}");
         }
-    }
-
-    #[test]
-    fn the_mount_is_found_by_its_device() {
-        let mounts = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
-                      40 22 0:35 / /mnt/a\\040b rw - fuse.sshfs me@host: rw\n\
-                      rubbish\n";
-        assert_eq!(mount_type(mounts, 254, 0), Some("ext4"));
-        assert_eq!(mount_type(mounts, 0, 35), Some("fuse.sshfs"));
-        assert_eq!(mount_type(mounts, 0, 3), None);
     }
 }

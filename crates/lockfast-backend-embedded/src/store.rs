@@ -21,8 +21,9 @@ use crate::claim::Clock;
 use crate::client::{Clients, Life, Pipe};
 use crate::config;
 use crate::failure::Failure;
+use crate::machine::Machine;
 use crate::peers::Peers;
-use crate::place::{Place, boot_id, check_clock};
+use crate::place::{Place, check_clock};
 use crate::queue::Queue;
 use crate::waiting::Waiting;
 use crate::wire::Wire;
@@ -82,23 +83,26 @@ impl Store {
     ) -> Result<Self> {
         check_clock()?;
         let place = Place::prepare(&config.dir)?;
-        let boot_id = boot_id()?;
-        let mut write_lock = WriteLock::open(&place)?;
-        let clients = Clients::open(place.clients())?;
+        let machine = Machine::read(&context.label.host)?;
+        let write_lock = WriteLock::open(&place)?;
+        let clients = Clients::new(place.clients()?);
         let me = context.client;
         let locked = write_lock.wait().map_err(|failure| failure.to_error())?;
-        let wire = Wire::open(write_lock.database(), &boot_id, config.sync_full)
+        machine.admit(&place)?;
+        let wire = Wire::open(write_lock.database(), &machine.boot_id, config.sync_full)
             .and_then(|wire| {
-                begin_boot(&wire, &clients, boot_id)?;
+                // SQLite was given a path, which must have led to the file that was looked at.
+                write_lock.check()?;
+                begin_boot(&wire, &clients, machine.boot_id.clone())?;
                 Ok(wire)
             })
             .map_err(|failure| failure.to_error())?;
+        machine.sign(&place)?;
         // Whoever looks for dead clients has the lock, and so never sees a pipe that is made but
         // not yet open.
         let alive = clients.make(me, Pipe::Alive)?;
         let wake = clients.make(me, Pipe::Wake)?;
         drop(locked);
-        write_lock.remember_database();
         let mut store = Self {
             wire,
             write_lock: Arc::new(write_lock),

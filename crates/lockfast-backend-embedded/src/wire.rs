@@ -68,7 +68,9 @@ impl Wire {
                 ),
             ));
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let connection =
             Connection::open_with_flags(&path, flags).map_err(|error| explain(&path, &error))?;
         let wire = Self { connection, path, always_full, labels: RefCell::default() };

@@ -3,21 +3,19 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use lockfast_core::{ErrorKind, Result};
 
 use crate::failure::{Failure, Scope};
-use crate::place::{Place, shown};
+use crate::place::{Identity, Place, identify, shown};
 
 /// The file that is locked, and the database that it guards.
 #[derive(Debug)]
 pub(crate) struct WriteLock {
     file: File,
     database: PathBuf,
-    /// Device and number of the database that was opened.
-    identity: Option<(u64, u64)>,
+    identity: Identity,
 }
 
 /// The write lock, held.
@@ -26,17 +24,13 @@ pub(crate) struct Locked<'a>(&'a File);
 
 impl WriteLock {
     pub(crate) fn open(place: &Place) -> Result<Self> {
-        let (file, database) = (place.write_lock()?, place.database()?);
-        Ok(Self { file, database, identity: None })
+        let file = place.write_lock()?;
+        let (database, identity) = place.database()?;
+        Ok(Self { file, database, identity })
     }
 
     pub(crate) fn database(&self) -> PathBuf {
         self.database.clone()
-    }
-
-    /// Remembers which database was opened.
-    pub(crate) fn remember_database(&mut self) {
-        self.identity = self.identify();
     }
 
     /// Waits in the kernel and not in SQLite, which would sleep and try again.
@@ -58,10 +52,10 @@ impl WriteLock {
         Ok(locked)
     }
 
-    /// Whether the database is still the one that was opened. Otherwise others use a new one, and
-    /// both sides would hold the same locks.
+    /// Whether the database is still the one that was looked at before it was opened. Otherwise
+    /// others use a new one, and both sides would hold the same locks.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        if self.identity.is_none() || self.identify() == self.identity {
+        if identify(&self.database) == Some(self.identity) {
             return Ok(());
         }
         let message = format!(
@@ -70,11 +64,6 @@ impl WriteLock {
         );
         let failure = Failure::new(ErrorKind::Unreachable, message);
         Err(Failure { scope: Scope::Gone, ..failure })
-    }
-
-    fn identify(&self) -> Option<(u64, u64)> {
-        let found = std::fs::metadata(&self.database).ok()?;
-        Some((found.dev(), found.ino()))
     }
 }
 

@@ -3,7 +3,8 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test fails by a panic"
+    clippy::print_stdout,
+    reason = "a test fails by a panic and its children talk through stdout"
 )]
 
 mod kit;
