@@ -21,6 +21,9 @@ pub(super) const GROUP: Group = Group {
         Case::new("a_multi_lock_is_all_or_nothing", |arena| {
             Box::pin(a_multi_lock_is_all_or_nothing(arena))
         }),
+        Case::new("a_multi_lock_is_not_given_out_in_part", |arena| {
+            Box::pin(a_multi_lock_is_not_given_out_in_part(arena))
+        }),
         Case::new("multi_locks_do_not_deadlock", |arena| {
             Box::pin(multi_locks_do_not_deadlock(arena))
         }),
@@ -98,6 +101,28 @@ async fn a_multi_lock_is_all_or_nothing(arena: Arena) {
     let released = guard.release().await.expect("an answer");
     let freed = released.iter().filter(|one| matches!(one, Released::Released));
     assert_eq!(freed.count(), 3, "{released:?}");
+}
+
+/// P1 (B17): a multi-lock that lost one lock while it waited for another is not handed out.
+async fn a_multi_lock_is_not_given_out_in_part(arena: Arena) {
+    let locker = arena.locker(&FaultSwitch::default()).await;
+    let client = arena.client().await;
+    let lock = |name: &str| {
+        let lock = locker.lock(name, Mode::Exclusive).expect("a name");
+        lock.with(Options::default().ttl(Duration::from_secs(2))).expect("valid options")
+    };
+    let (a, b) = (crate::arena::name("a"), crate::arena::name("b"));
+    let held = client.take(client.request(&b)).await;
+    let all = MultiLock::new([lock("a"), lock("b")]).expect("two locks");
+    let waiter = tokio::spawn(async move { all.acquire().await });
+    client.until(&b, "it waits for the second", |view| view.waiting == 1).await;
+    client.revoke(&a, None).await;
+    // By then its next renewal has told the holder, if nothing else did.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    client.release(&held).await;
+    let error = finish(waiter).await.expect_err("the first was lost");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    client.until(&b, "the second is given back", |view| view.holders.is_empty()).await;
 }
 
 /// P10: multi-locks that share locks, named in any order, never wait for each other in a circle.

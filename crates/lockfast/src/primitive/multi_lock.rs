@@ -57,14 +57,18 @@ impl MultiLock {
     /// As [`Lock::acquire`], for each of them.
     ///
     /// # Errors
-    /// As [`Lock::acquire`]; then none is held.
+    /// As [`Lock::acquire`], and [`ErrorKind::Lost`] when one was lost while another was waited
+    /// for; then none is held.
     pub async fn acquire(&self) -> Result<MultiGuard> {
         let mut guards = Vec::with_capacity(self.locks.len());
         let wait = self.locks.first().map(|lock| lock.wait_from(Moment::now()));
         for lock in &self.locks {
             guards.push(lock.acquire_until(wait.unwrap_or(lockfast_core::Wait::No)).await?);
         }
-        Ok(MultiGuard { guards })
+        let all = MultiGuard { guards };
+        // The first of them may have been lost while the others were waited for.
+        all.check()?;
+        Ok(all)
     }
 }
 
