@@ -39,6 +39,7 @@ impl Harness for Memory {
         &[
             ("process::a_killed_holder_frees_its_lock", ALONE),
             ("process::a_killed_waiter_delays_nobody", ALONE),
+            ("process::that_ends_gives_back_what_it_dropped", ALONE),
             ("process::a_stopped_holder_loses_its_lease", ALONE),
             ("process::a_detached_lease_outlives_its_process", ALONE),
             ("process::waiters_of_other_processes_are_woken", ALONE),

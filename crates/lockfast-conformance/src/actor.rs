@@ -1,9 +1,9 @@
 //! What this binary does when it is started as a child of itself: it takes part in a case through
 //! the lease engine, on its parent's orders, and is killed or stopped at the worst moment.
 //!
-//! Both sides talk in lines. Orders: `acquire`, `detach`, `watch`, `write`, `release`.
+//! Both sides talk in lines. Orders: `acquire`, `detach`, `watch`, `write`, `slow`, `release`.
 //! Answers: `waiting`, `granted FENCE HOST_NS`, `watching`, `lost HOST_NS …`, `written`, `refused`,
-//! `released`, `not released …`.
+//! `slow`, `released`, `not released …`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Write};
@@ -18,7 +18,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::arena::connect_locker;
 use crate::fault::child::Child;
-use crate::fault::flaky::FaultSwitch;
+use crate::fault::flaky::{Fault, FaultSwitch, Operation};
 use crate::harness::Harness;
 use crate::history::Interval;
 use crate::ledger::Ledger;
@@ -29,6 +29,9 @@ const ROLE_VARIABLE: &str = "LOCKFAST_CONFORMANCE_ROLE";
 
 /// The lock that all actors want.
 pub(crate) const LOCK: &str = "a";
+
+/// How long releases take on their way once an actor was told to be slow.
+const SLOW: Duration = Duration::from_millis(200);
 
 /// What a child is told when it is started.
 #[derive(Clone, Debug)]
@@ -105,18 +108,19 @@ pub(crate) fn play(harness: &dyn Harness) -> Option<ExitCode> {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let locker = connect_locker(harness, &script.url, &FaultSwitch::default()).await;
+        let switch = FaultSwitch::default();
+        let locker = connect_locker(harness, &script.url, &switch).await;
         let lock = locker.lock(LOCK, Mode::Exclusive).expect("a valid name");
         let lock = lock.with(script.options()).expect("valid options");
         match script.role {
-            Role::Actor => act(&script, &lock).await,
+            Role::Actor => act(&script, &lock, &switch).await,
             Role::Worker => work(&script, &lock).await,
         }
     });
     Some(ExitCode::SUCCESS)
 }
 
-async fn act(script: &Script, lock: &Lock) {
+async fn act(script: &Script, lock: &Lock, switch: &FaultSwitch) {
     let ledger = Ledger::open(&script.directory).expect("the ledger");
     let mut guard: Option<Guard> = None;
     let mut fence = 0;
@@ -141,6 +145,11 @@ async fn act(script: &Script, lock: &Lock) {
             ("write", taken) => {
                 let written = ledger.write(fence, fence).expect("the ledger");
                 say(if written { "written" } else { "refused" });
+                guard = taken;
+            }
+            ("slow", taken) => {
+                switch.set(Operation::Release, Fault::DelayRequest(SLOW));
+                say("slow");
                 guard = taken;
             }
             ("release", Some(taken)) => match taken.release().await.expect("an answer") {

@@ -54,6 +54,11 @@ impl Moment {
         if other.boot_ns < self.boot_ns { other } else { self }
     }
 
+    /// The later of two moments.
+    pub fn later_of(self, other: Self) -> Self {
+        if other.boot_ns > self.boot_ns { other } else { self }
+    }
+
     /// This moment less `span`.
     pub fn before(self, span: Duration) -> Self {
         let span = nanos(span);

@@ -17,6 +17,13 @@ use crate::store::Store;
 
 /// A connection to a store. Cheap to clone; all clones share the connection.
 ///
+/// A guard that is dropped is given back in the background, so a program could end before that
+/// has happened. Dropping the last clone of a locker therefore blocks its thread until everything
+/// that was dropped before it is given back, usually a millisecond, and for a second at most; an
+/// async program that wants to wait without blocking calls [`Locker::settled`] first. A guard that
+/// outlives all lockers, or a process that ends by [`std::process::exit`], leaves its lock to the
+/// ttl unless it is released.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> lockfast::Result<()> {
@@ -32,6 +39,23 @@ pub struct Locker {
     store: Arc<Store>,
     prefix: Arc<str>,
     options: Options,
+    _last: Arc<SettleOnDrop>,
+}
+
+/// How long the last locker waits for what was dropped before it.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+
+/// What all clones of a locker share: the last of them waits until nothing is being given back.
+#[derive(Debug)]
+struct SettleOnDrop(Arc<Store>);
+
+impl Drop for SettleOnDrop {
+    fn drop(&mut self) {
+        // In a forked child nobody gives anything back.
+        if self.0.check_process().is_ok() {
+            self.0.undoing.wait_blocking(SETTLE_MAX);
+        }
+    }
 }
 
 impl Locker {
@@ -285,7 +309,10 @@ impl LockerBuilder {
             )
             .with_backend(profile.backend));
         }
-        Ok(Locker { store: Arc::new(store), prefix: Arc::from(self.prefix), options: self.options })
+        let store = Arc::new(store);
+        let last = Arc::new(SettleOnDrop(Arc::clone(&store)));
+        let (prefix, options) = (Arc::from(self.prefix), self.options);
+        Ok(Locker { store, prefix, options, _last: last })
     }
 }
 

@@ -12,6 +12,7 @@ use lockfast_core::{
 };
 
 use crate::lease::keeper::Keeper;
+use crate::lease::registry::Registry;
 use crate::lease::undo::Undoing;
 use crate::randomness::Randomness;
 use crate::telemetry::Telemetry;
@@ -22,6 +23,7 @@ pub(crate) struct Store {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) client: ClientId,
     pub(crate) telemetry: Telemetry,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) undoing: Undoing,
     randomness: Randomness,
 }
@@ -34,17 +36,18 @@ impl Store {
     {
         let keeper = Keeper::of_this_process()?;
         let client = ClientId::random()?;
-        let reports = Arc::clone(&keeper);
+        let registry = Arc::new(Registry::default());
+        let reports = Arc::clone(&registry);
         let context = ConnectContext {
             runtime: keeper.runtime().clone(),
             client,
             label,
-            losses: LossReporter::new(move |holder, cause| reports.report_loss(holder, cause)),
+            losses: LossReporter::new(move |holder, cause| reports.lose(holder, cause)),
         };
         let backend = connect(context).await?;
         let telemetry = Telemetry::new(backend.profile().backend);
         let (undoing, randomness) = (Undoing::default(), Randomness::default());
-        Ok(Self { backend, keeper, client, telemetry, undoing, randomness })
+        Ok(Self { backend, keeper, client, telemetry, registry, undoing, randomness })
     }
 
     /// An id for a new acquisition. The process must have been checked: a forked child would

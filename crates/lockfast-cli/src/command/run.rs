@@ -69,7 +69,7 @@ async fn hold_and_run(args: Run, global: &Global, output: &Output) -> Outcome {
     token.open(args.token_file.as_deref())?;
     let mut signals =
         Signals::listen().map_err(|error| Failure::internal("no signal handlers", error))?;
-    let guard = wait_for(lock.acquire(), &locker, &plan.name, &mut signals, output).await?;
+    let guard = wait_for(lock.acquire_full(), &locker, &plan.name, &mut signals, output).await?;
     let job = plan.into_job(&store, &locker, &guard, around, fingerprint);
     let on_lost = job.on_lost;
     let lease = Lease::clone(&guard);

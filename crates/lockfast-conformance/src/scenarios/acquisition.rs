@@ -21,6 +21,9 @@ pub(super) const GROUP: Group = Group {
         Case::new("that_comes_late_is_refused_and_undone", |arena| {
             Box::pin(that_comes_late_is_refused_and_undone(arena))
         }),
+        Case::new("that_comes_late_is_repeated_while_there_is_time", |arena| {
+            Box::pin(that_comes_late_is_repeated_while_there_is_time(arena))
+        }),
         Case::new("with_a_lost_reply_is_repeated", |arena| {
             Box::pin(with_a_lost_reply_is_repeated(arena))
         }),
@@ -109,6 +112,24 @@ async fn take_soon(client: &Client, since: Moment) -> Duration {
     let took = held.granted.since(since);
     client.release(&held).await;
     took
+}
+
+/// P10 (B20): a waiter that hears of its turn too late, as one that was paused does, waits on.
+async fn that_comes_late_is_repeated_while_there_is_time(arena: Arena) {
+    let (ttl, options) = short_lease(&arena);
+    let switch = FaultSwitch::default();
+    let lock = mutex(&arena.locker(&switch).await, &options.wait_forever());
+    switch.set(Operation::Acquire, Fault::DelayReply(ttl * 2));
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let start = Moment::now();
+    while switch.count(Operation::Acquire) == 0 {
+        assert!(Moment::now().since(start) < PATIENCE, "nothing is asked");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    switch.set(Operation::Acquire, Fault::Pass);
+    let guard = finish(waiter).await.expect("a grant");
+    guard.check().expect("it is held");
+    assert!(Moment::now().since(start) >= ttl, "the first answer was not late");
 }
 
 /// P7: an acquisition whose reply was lost is tried again and has one grant.

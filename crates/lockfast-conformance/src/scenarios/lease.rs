@@ -8,6 +8,7 @@ use super::{long_lease, mutex, short_lease};
 use crate::arena::{Arena, PATIENCE, finish, name};
 use crate::case::{Case, Group};
 use crate::fault::flaky::{Fault, FaultSwitch, Operation};
+use crate::stepper::Stepper;
 
 pub(super) const GROUP: Group = Group {
     name: "lease",
@@ -21,6 +22,7 @@ pub(super) const GROUP: Group = Group {
             Box::pin(of_a_waiter_may_be_as_long_as_any(arena))
         }),
         Case::new("ends_with_its_guard", |arena| Box::pin(ends_with_its_guard(arena))),
+        Case::new("is_given_back_once", |arena| Box::pin(is_given_back_once(arena))),
         Case::new("ends_with_its_last_guard", |arena| Box::pin(ends_with_its_last_guard(arena))),
         Case::new("that_is_cut_off_ends_when_the_link_is_back", |arena| {
             Box::pin(that_is_cut_off_ends_when_the_link_is_back(arena))
@@ -82,12 +84,32 @@ async fn of_a_waiter_may_be_as_long_as_any(arena: Arena) {
     client.until(&held.name, "somebody waits", |view| view.waiting == 1).await;
     client.release(&held).await;
     let guard = finish(waiter).await.expect("a grant");
-    let start = Moment::now();
-    while guard.check().expect("it is kept").remaining < ttl / 2 {
-        assert!(Moment::now().since(start) < PATIENCE, "it stays brief");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let full = tokio::time::timeout(PATIENCE, guard.full()).await.expect("it does not stay brief");
+    full.expect("it is kept");
+    assert!(guard.is_full());
+    assert!(guard.remaining() > ttl / 2, "{:?}", guard.remaining());
+    let view = client.view(&held.name).await;
+    assert!(view.holders[0].remaining > ttl / 2, "{view:?}");
     guard.release().await.expect("an answer");
+}
+
+/// P6 (B14): a release whose caller stops waiting goes on, and there is no second one beside it.
+async fn is_given_back_once(arena: Arena) {
+    let switch = FaultSwitch::default();
+    let locker = arena.locker(&switch).await;
+    let client = arena.client().await;
+    for fault in [Fault::Pass, Fault::DelayRequest(Duration::from_millis(50))] {
+        let guard = mutex(&locker, &long_lease()).acquire().await.expect("a grant");
+        switch.set(Operation::Release, fault);
+        let before = switch.count(Operation::Release);
+        let mut release = Stepper::new(Box::pin(guard.release()));
+        // Where it is answered at once there is nothing left to drop.
+        let _ = release.step();
+        drop(release);
+        client.until(&name("a"), "it is free", |view| view.holders.is_empty()).await;
+        locker.settled().await;
+        assert_eq!(switch.count(Operation::Release) - before, 1, "{fault:?}");
+    }
 }
 
 /// P6: a guard that is released or dropped frees the lock, long before the ttl would.

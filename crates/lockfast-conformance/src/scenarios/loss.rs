@@ -10,6 +10,7 @@ use super::{long_lease, mutex, short_lease};
 use crate::arena::{Arena, PATIENCE, finish, name};
 use crate::case::{Case, Group};
 use crate::fault::flaky::{Fault, FaultSwitch, Operation};
+use crate::stepper::Stepper;
 
 pub(super) const GROUP: Group = Group {
     name: "loss",
@@ -32,6 +33,9 @@ pub(super) const GROUP: Group = Group {
         Case::new("stops_the_body_of_run", |arena| Box::pin(stops_the_body_of_run(arena))),
         Case::new("by_revocation_is_told_with_the_reason", |arena| {
             Box::pin(by_revocation_is_told_with_the_reason(arena))
+        }),
+        Case::new("before_its_guard_is_there_is_not_forgotten", |arena| {
+            Box::pin(before_its_guard_is_there_is_not_forgotten(arena))
         }),
         Case::new("does_not_touch_the_next_holder", |arena| {
             Box::pin(does_not_touch_the_next_holder(arena))
@@ -251,6 +255,35 @@ async fn by_revocation_is_told_with_the_reason(arena: Arena) {
     let took = Moment::now().since(sent);
     assert_eq!(cause, LossCause::Revoked { reason: "it hangs".into() });
     assert!(took <= ttl / 2 + SCHEDULING, "told after {took:?}");
+}
+
+/// P3 (B42): a lock that is taken away before its waiter is polled is lost from the beginning.
+async fn before_its_guard_is_there_is_not_forgotten(arena: Arena) {
+    let [first, operator] = arena.clients().await;
+    let locker = arena.locker(&FaultSwitch::default()).await;
+    let lock = mutex(&locker, &long_lease());
+    let held = first.take(first.request(&name("a"))).await;
+    let mut waiter = Stepper::new(Box::pin(lock.acquire()));
+    while first.view(&held.name).await.waiting == 0 {
+        assert!(waiter.step().is_pending(), "granted twice");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    first.release(&held).await;
+    assert!(waiter.woken_within(PATIENCE).await, "it is not told of its turn");
+    let view = first.view(&held.name).await;
+    let fence = view.holders.first().and_then(|holder| holder.fence);
+    operator.revoke(&held.name, fence).await;
+    // The word that it is gone takes its way while nobody polls.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let Some(granted) = waiter.finish_within(PATIENCE).await else { panic!("no answer") };
+    let cause = match granted {
+        Ok(guard) => match guard.status() {
+            LeaseStatus::Lost(cause) => cause,
+            other => panic!("it says {other:?} although an operator took it away"),
+        },
+        Err(error) => error.loss().cloned().unwrap_or_else(|| panic!("{error}")),
+    };
+    assert!(matches!(cause, LossCause::Revoked { .. }), "{cause:?}");
 }
 
 /// P8: a holder that lost its lease while cut off does not release or renew what the next holder

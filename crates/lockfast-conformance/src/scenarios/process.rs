@@ -23,6 +23,9 @@ pub(super) const GROUP: Group = Group {
         Case::of_processes("a_killed_waiter_delays_nobody", |arena| {
             Box::pin(a_killed_waiter_delays_nobody(arena))
         }),
+        Case::of_processes("that_ends_gives_back_what_it_dropped", |arena| {
+            Box::pin(that_ends_gives_back_what_it_dropped(arena))
+        }),
         Case::of_processes("a_stopped_holder_loses_its_lease", |arena| {
             Box::pin(a_stopped_holder_loses_its_lease(arena))
         }),
@@ -112,6 +115,20 @@ async fn a_killed_waiter_delays_nobody(arena: Arena) {
     let next = finish(behind).await;
     let took = next.granted.since(released);
     assert!(took <= DEAD_WAITER_DELAY_MAX, "delayed by {took:?}");
+}
+
+/// P6 (B48): a program that ends right after its guard and its locker were dropped has given the
+/// lock back.
+async fn that_ends_gives_back_what_it_dropped(arena: Arena) {
+    let client = arena.client().await;
+    let directory = directory();
+    let mut child = script(&arena, &directory, Duration::from_secs(30)).start();
+    take(&mut child);
+    child.send("slow").expect("the child listens");
+    child.wait_for("slow", PATIENCE).expect("the child obeys");
+    child.finish(PATIENCE).expect("the child ends");
+    let view = client.view(&name(LOCK)).await;
+    assert!(view.holders.is_empty(), "{view:?}");
 }
 
 /// P3: a holder that was stopped for longer than its ttl says lost before anything else when it

@@ -20,6 +20,7 @@ use store::Store;
 const IGNORED: &[(&str, &str)] = &[
     ("process::a_killed_holder_frees_its_lock", ONE_PROCESS),
     ("process::a_killed_waiter_delays_nobody", ONE_PROCESS),
+    ("process::that_ends_gives_back_what_it_dropped", ONE_PROCESS),
     ("process::a_stopped_holder_loses_its_lease", ONE_PROCESS),
     ("process::a_detached_lease_outlives_its_process", ONE_PROCESS),
     ("process::waiters_of_other_processes_are_woken", ONE_PROCESS),

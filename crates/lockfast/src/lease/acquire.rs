@@ -29,6 +29,9 @@ pub(crate) struct Target {
 /// not learn otherwise that the store is gone for good.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How many grants in a row may come too late for one that waits: a process can be paused when its
+/// turn comes, but a way to the store that is slower than the lease does not get any better.
+const LATE_MAX: u32 = 10;
 
 /// What came of an acquisition.
 pub(crate) enum Acquired {
@@ -51,6 +54,7 @@ impl Target {
             &grant,
             self.policy,
         ));
+        self.store.registry.hold(&cell);
         self.store.keeper.track(Arc::clone(&cell));
         Ok(Ok(cell))
     }
@@ -69,14 +73,14 @@ impl Target {
     async fn ask_until_answered(&self, wait: Wait, detached: bool) -> Result<Acquired> {
         let telemetry = &self.store.telemetry;
         let start = Moment::now();
-        let attempt = Attempt::new(self)?;
+        let mut attempt = Attempt::new(self)?;
         let mut repeats = Repeats::new(wait, self.policy.retries);
         loop {
             let asked = Moment::now();
             let error = match self.ask_once(attempt.holder, wait, detached).await {
                 Ok(AcquireOutcome::Granted(grant)) if !self.is_late(&grant) => {
                     telemetry.granted(&self.name, grant.fence, Moment::now().since(start));
-                    return Ok(Acquired::Granted { holder: attempt.settle(), grant });
+                    return Ok(Acquired::Granted { holder: attempt.succeed(detached), grant });
                 }
                 Ok(AcquireOutcome::Granted(grant)) => self.too_late(&grant),
                 Ok(AcquireOutcome::Taken(refusal)) => {
@@ -87,13 +91,16 @@ impl Target {
                 Err(error) => error.with_lock(&self.name),
             };
             telemetry.acquire_failed(&self.name, &error);
-            match repeats.pause_after(&error, asked, Moment::now()) {
-                Some(pause) => self.store.sleep(pause).await,
-                None => {
-                    attempt.fail(&error, repeats.count > 0);
-                    return Err(error);
-                }
+            let Some(pause) = repeats.pause_after(&error, asked, Moment::now()) else {
+                attempt.fail(&error, repeats.count > 0);
+                return Err(error);
+            };
+            if error.kind() == ErrorKind::TooLate {
+                // What that holder was granted is over and must not be mistaken for the next.
+                attempt.fail(&error, true);
+                attempt = Attempt::new(self)?;
             }
+            self.store.sleep(pause).await;
         }
     }
 
@@ -146,17 +153,21 @@ struct Repeats {
     wait: Wait,
     most: u32,
     count: u32,
+    late: u32,
     failing_since: Option<Moment>,
 }
 
 impl Repeats {
     fn new(wait: Wait, most: u32) -> Self {
-        Self { wait, most, count: 0, failing_since: None }
+        Self { wait, most, count: 0, late: 0, failing_since: None }
     }
 
     /// How long to pause before the next try, after one that began at `asked` and has failed;
     /// `None` when there is none.
     fn pause_after(&mut self, error: &Error, asked: Moment, now: Moment) -> Option<Duration> {
+        if error.kind() == ErrorKind::TooLate {
+            return self.pause_after_late(now);
+        }
         // A node that is not the right one may be so again, or another may be found.
         let is_elsewhere = [ErrorKind::Unreachable, ErrorKind::NoQuorum, ErrorKind::WrongNode]
             .contains(&error.kind());
@@ -182,6 +193,21 @@ impl Repeats {
         self.count += 1;
         Some(pause.mul_f64(0.5 + jitter()).min(left))
     }
+
+    /// The store serves, but this process did not hear of it in time: whoever waits waits on.
+    fn pause_after_late(&mut self, now: Moment) -> Option<Duration> {
+        let is_open = match self.wait {
+            Wait::No => false,
+            Wait::Until(end) => !end.has_passed(now),
+            Wait::Forever => true,
+        };
+        if !is_open || self.most == 0 || self.late >= LATE_MAX {
+            return None;
+        }
+        self.late += 1;
+        self.failing_since = None;
+        Some(Duration::ZERO)
+    }
 }
 
 /// An acquisition under way: undone when it is dropped before its end.
@@ -189,11 +215,14 @@ struct Attempt<'a> {
     target: &'a Target,
     holder: HolderId,
     undo: Option<UndoOnDrop>,
+    /// Whether the registry keeps the holder when this is dropped.
+    is_known: bool,
 }
 
 impl<'a> Attempt<'a> {
     fn new(target: &'a Target) -> Result<Self> {
         let holder = target.store.new_holder()?;
+        target.store.registry.ask(holder);
         let claim = Claim {
             store: Arc::clone(&target.store),
             name: target.name.clone(),
@@ -202,7 +231,14 @@ impl<'a> Attempt<'a> {
             lock_delay: target.policy.lock_delay,
             request_timeout: target.policy.request_timeout,
         };
-        Ok(Self { target, holder, undo: Some(UndoOnDrop::new(claim)) })
+        Ok(Self { target, holder, undo: Some(UndoOnDrop::new(claim)), is_known: false })
+    }
+
+    /// The lock is granted. Its lease takes over the entry in the registry; one that nobody keeps
+    /// has none.
+    fn succeed(mut self, detached: bool) -> HolderId {
+        self.is_known = !detached;
+        self.settle()
     }
 
     /// The store's answer is known and leaves nothing to undo.
@@ -230,6 +266,9 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.undo.is_some() {
             self.target.store.telemetry.cancelled(&self.target.name);
+        }
+        if !self.is_known {
+            self.target.store.registry.forget(self.holder);
         }
     }
 }
@@ -276,8 +315,27 @@ mod tests {
         let mut repeats = Repeats::new(Wait::Forever, 2);
         let full = unreachable().with_retry(Retry::Never);
         assert_eq!(repeats.pause_after(&full, now, now), None);
-        for kind in [ErrorKind::Permission, ErrorKind::TooLate, ErrorKind::Conflict] {
+        for kind in [ErrorKind::Permission, ErrorKind::Conflict] {
             assert_eq!(repeats.pause_after(&Error::new(kind, ""), now, now), None);
+        }
+    }
+
+    /// B20: a process that was paused when its turn came waits on, but not without end.
+    #[test]
+    fn who_waits_outlasts_a_grant_that_came_too_late() {
+        let now = Moment::now();
+        let late = Error::new(ErrorKind::TooLate, "");
+        let table = [
+            (Wait::No, 2, 0),
+            (Wait::Until(now), 2, 0),
+            (Wait::Until(now + SECOND), 2, LATE_MAX),
+            (Wait::Forever, 2, LATE_MAX),
+            (Wait::Forever, 0, 0),
+        ];
+        for (wait, most, times) in table {
+            let mut repeats = Repeats::new(wait, most);
+            let again = (0..99).take_while(|_| repeats.pause_after(&late, now, now).is_some());
+            assert_eq!(again.count(), times as usize, "{wait:?}");
         }
     }
 

@@ -65,15 +65,18 @@ impl LeaseCell {
     /// Lets an event happen and carries out what concerns this process. What concerns the store
     /// (to renew) is the caller's.
     pub(crate) fn apply(self: &Arc<Self>, event: Event, now: Moment) -> Action {
-        let (action, cause) = {
+        let (action, cause, has_ended) = {
             let mut state = self.state();
             let action = state.step(event, now);
             let cause = match &state.phase {
                 Phase::Lost(cause) if action != Action::None => Some(cause.clone()),
                 _ => None,
             };
-            (action, cause)
+            (action, cause, action != Action::None && state.is_over())
         };
+        if has_ended {
+            self.store.registry.forget(self.holder);
+        }
         if !matches!(action, Action::None | Action::Renew) {
             self.version.fetch_add(1, Ordering::AcqRel);
             self.changed.notify_waiters();
@@ -88,6 +91,30 @@ impl LeaseCell {
             undo::start(self.claim());
         }
         action
+    }
+
+    /// The holder wants another ttl. Returns the number of the renewal that asks for it.
+    pub(crate) fn extend(self: &Arc<Self>, policy: Policy) -> u64 {
+        let wanted = self.state().next_renewal();
+        self.apply(Event::Extended(policy), Moment::now());
+        self.store.keeper.track(Arc::clone(self));
+        wanted
+    }
+
+    /// The holder wants a lease of the whole ttl now.
+    pub(crate) fn confirm(self: &Arc<Self>) {
+        self.apply(Event::Confirm, Moment::now());
+        self.store.keeper.track(Arc::clone(self));
+    }
+
+    /// The store answered a renewal, or did not. The next one may be due sooner than the keeper
+    /// has planned.
+    pub(crate) fn answer(self: &Arc<Self>, event: Event) {
+        self.apply(event, Moment::now());
+        let next = self.state().next_tick();
+        if next.is_some_and(|next| next.host_ns() < self.scheduled_ns.load(Ordering::Relaxed)) {
+            self.store.keeper.track(Arc::clone(self));
+        }
     }
 
     /// The state at this moment, with the deadline looked at.

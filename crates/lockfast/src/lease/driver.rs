@@ -10,14 +10,12 @@ use std::time::Duration;
 use lockfast_core::{Error, Moment, RenewOutcome, RenewRequest, jitter};
 
 use super::cell::LeaseCell;
-use super::keeper::{Command, Keeper};
-use super::state::{Action, Event};
+use super::keeper::Keeper;
+use super::state::{Action, Event, Failure, Renewal};
 use crate::store::Store;
 
 /// How many leases one renewal request carries.
 const BATCH_MAX: usize = 512;
-/// Renewals due within this part of their interval are sent along with those that are due.
-const SLACK_PART: u32 = 32;
 
 /// A lease in the order of when it is to be looked at.
 struct Entry {
@@ -60,26 +58,13 @@ impl Driver {
 
     pub(crate) fn run(mut self) {
         loop {
-            for command in self.keeper.take_commands() {
-                self.obey(command);
+            for cell in self.keeper.take_tracked() {
+                self.enter(cell);
             }
             self.look_at_what_is_due();
             self.clean();
             let next = self.schedule.peek().map(|Reverse(entry)| entry.due_ns);
             self.keeper.sleep_until(next.map(Moment::from_host_ns));
-        }
-    }
-
-    fn obey(&mut self, command: Command) {
-        match command {
-            Command::Track(cell) => self.enter(cell),
-            Command::Loss(holder, cause) => {
-                // Rare enough for looking through all.
-                let lost = self.schedule.iter().find(|Reverse(entry)| entry.cell.holder == holder);
-                if let Some(Reverse(entry)) = lost {
-                    entry.cell.apply(Event::Lost(cause), Moment::now());
-                }
-            }
         }
     }
 
@@ -96,7 +81,7 @@ impl Driver {
         let mut batches: Vec<Batch> = Vec::new();
         let mut seen = Vec::new();
         while let Some(Reverse(entry)) = self.schedule.peek() {
-            let slack = entry.cell.state().policy.renew_interval / SLACK_PART;
+            let slack = entry.cell.state().slack();
             if entry.due_ns > (now + slack).host_ns() {
                 break;
             }
@@ -156,56 +141,52 @@ impl Batch {
         }
     }
 
-    /// Asks the store for more time for all of these, and tells each what came of it.
+    /// Asks the store for more time for all of these that are still wanted, and tells each what
+    /// came of it.
     async fn renew(self) {
         let Self { store, cells, late } = self;
         let sent = Moment::now();
         let mut request_timeout = Duration::MAX;
-        let requests: Vec<RenewRequest> = cells
-            .iter()
-            .map(|cell| {
-                let policy = cell.state().policy;
-                request_timeout = request_timeout.min(policy.request_timeout);
-                RenewRequest {
-                    name: cell.name.clone(),
-                    holder: cell.holder,
-                    ttl: policy.ttl,
-                    lock_delay: policy.lock_delay,
-                }
-            })
-            .collect();
-        let ttls: Vec<Duration> = requests.iter().map(|request| request.ttl).collect();
+        let mut asked: Vec<(Arc<LeaseCell>, Renewal)> = Vec::with_capacity(cells.len());
+        let mut requests: Vec<RenewRequest> = Vec::with_capacity(cells.len());
+        for cell in cells {
+            let mut state = cell.state();
+            let Some(renewal) = state.send(sent) else { continue };
+            request_timeout = request_timeout.min(state.policy.request_timeout);
+            drop(state);
+            let Renewal { ttl, lock_delay, .. } = renewal;
+            let (name, holder) = (cell.name.clone(), cell.holder);
+            requests.push(RenewRequest { name, holder, ttl, lock_delay });
+            asked.push((cell, renewal));
+        }
+        if asked.is_empty() {
+            return;
+        }
         let answer = store.within(request_timeout, store.backend.renew(requests)).await;
-        let now = Moment::now();
-        store.telemetry.renewed(&answer, cells.len(), late);
-        match answer {
-            Ok(outcomes) if outcomes.len() == cells.len() => {
-                for ((cell, outcome), ttl) in cells.iter().zip(outcomes).zip(ttls) {
-                    match outcome {
-                        RenewOutcome::Renewed => cell.apply(Event::Renewed { sent, ttl }, now),
-                        RenewOutcome::Lost(cause) => cell.apply(Event::Lost(cause), now),
-                        RenewOutcome::Unanswered(error) => fail(cell, error.to_string(), now),
-                    };
-                }
-            }
-            Ok(outcomes) => fail_all(&cells, &wrong_count(cells.len(), outcomes.len()), now),
-            Err(error) => fail_all(&cells, &error, now),
+        store.telemetry.renewed(&answer, asked.len(), late);
+        let outcomes = match answer {
+            Ok(outcomes) if outcomes.len() == asked.len() => outcomes,
+            Ok(outcomes) => return fail_all(&asked, &wrong_count(asked.len(), outcomes.len())),
+            Err(error) => return fail_all(&asked, &error),
+        };
+        for ((cell, renewal), outcome) in asked.iter().zip(outcomes) {
+            cell.answer(match outcome {
+                RenewOutcome::Renewed => Event::Renewed(*renewal),
+                RenewOutcome::Lost(cause) => Event::Lost(cause),
+                RenewOutcome::Unanswered(error) => failed(*renewal, &error),
+            });
         }
     }
 }
 
-fn fail_all(cells: &[Arc<LeaseCell>], error: &Error, now: Moment) {
-    let failure = error.to_string();
-    for cell in cells {
-        fail(cell, failure.clone(), now);
+fn fail_all(asked: &[(Arc<LeaseCell>, Renewal)], error: &Error) {
+    for (cell, renewal) in asked {
+        cell.answer(failed(*renewal, error));
     }
 }
 
-fn fail(cell: &Arc<LeaseCell>, failure: String, now: Moment) -> Action {
-    let action = cell.apply(Event::RenewalFailed { failure, jitter: jitter() }, now);
-    // The next try is sooner than what the keeper had planned.
-    cell.store.keeper.track(Arc::clone(cell));
-    action
+fn failed(renewal: Renewal, error: &Error) -> Event {
+    Event::RenewalFailed { renewal, failure: Failure::from(error), jitter: jitter() }
 }
 
 fn wrong_count(asked: usize, answered: usize) -> Error {

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use lockfast_core::{
     Error, ErrorKind, Fence, FencingToken, HolderId, LockName, LossCause, Mode, Moment,
-    ReleaseOutcome, RenewOutcome, RenewRequest, Result,
+    ReleaseOutcome, Result,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::cell::LeaseCell;
-use super::state::{Event, Phase};
-use super::undo::{self, UndoOnDrop};
+use super::state::{LeaseState, Phase};
+use super::undo::{self, Release};
 
 /// A lease: what is known of a hold, for whoever works under it. Cloning it does not prolong it.
 #[derive(Clone)]
@@ -158,28 +158,49 @@ impl Lease {
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         self.check()?;
         let cell = &self.0;
-        let policy = cell.state().policy.with_ttl(ttl, cell.store.backend.profile())?;
-        let sent = Moment::now();
-        cell.apply(Event::Extended(policy), sent);
-        cell.store.keeper.track(Arc::clone(cell));
-        let request = RenewRequest {
-            name: cell.name.clone(),
-            holder: cell.holder,
-            ttl,
-            lock_delay: policy.lock_delay,
+        let wanted = {
+            let state = cell.state();
+            let policy = state.policy.with_ttl(ttl, cell.store.backend.profile())?;
+            drop(state);
+            cell.extend(policy)
         };
-        let call = cell.store.backend.renew(vec![request]);
-        let outcome = cell.store.within(policy.request_timeout, call).await?.pop();
-        let now = Moment::now();
-        match outcome {
-            Some(RenewOutcome::Renewed) => cell.apply(Event::Renewed { sent, ttl }, now),
-            Some(RenewOutcome::Lost(cause)) => cell.apply(Event::Lost(cause), now),
-            Some(RenewOutcome::Unanswered(error)) => return Err(error.with_lock(&cell.name)),
-            None => {
-                return Err(Error::new(ErrorKind::Internal, "the store answered no renewal"));
+        self.wait_for(|state| state.result_of(wanted))
+            .await?
+            .map_err(|failure| Error::new(failure.kind, failure.message).with_lock(&cell.name))
+    }
+
+    /// Whether the store keeps the lease for its whole ttl. A lock that was handed over lasts a
+    /// second or two until the keeper has confirmed it, which it does at once.
+    pub fn is_full(&self) -> bool {
+        self.0.look().is_full
+    }
+
+    /// Waits until the store keeps the lease for its whole ttl: for work that cannot be stopped
+    /// as quickly as a lock that was handed over may end.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the lease was lost before that, [`ErrorKind::NotHeld`] after the
+    /// release.
+    pub async fn full(&self) -> Result<()> {
+        if !self.is_full() {
+            self.0.confirm();
+        }
+        self.wait_for(|state| state.is_full.then_some(())).await
+    }
+
+    /// Waits until something holds of the lease.
+    async fn wait_for<T>(&self, mut ready: impl FnMut(&LeaseState) -> Option<T>) -> Result<T> {
+        let mut seen = 0;
+        loop {
+            seen = self.0.changed(seen).await;
+            self.check()?;
+            if let Some(value) = ready(&self.0.state()) {
+                return Ok(value);
             }
-        };
-        self.check().map(|_| ())
+        }
     }
 
     fn not_held(&self) -> Error {
@@ -269,20 +290,12 @@ impl Guard {
             return Ok(Released::AlreadyLost(cause));
         }
         cell.end(Moment::now());
-        let undo = UndoOnDrop::new(claim.clone());
-        match claim.release().await {
-            Ok(outcome) => {
-                undo.settle();
-                Ok(match outcome {
-                    ReleaseOutcome::Released => Released::Released,
-                    ReleaseOutcome::NotHeld => Released::AlreadyLost(LossCause::Forgotten),
-                })
-            }
-            Err(error) => {
-                let until = cell.state().deadline + claim.lock_delay;
-                Ok(Released::Unknown { expires_in: until.remaining(Moment::now()), error })
-            }
-        }
+        let until = cell.state().deadline + claim.lock_delay;
+        Ok(match Release::new(claim).await {
+            Ok(ReleaseOutcome::Released) => Released::Released,
+            Ok(ReleaseOutcome::NotHeld) => Released::AlreadyLost(LossCause::Forgotten),
+            Err(error) => Released::Unknown { expires_in: until.remaining(Moment::now()), error },
+        })
     }
 
     /// Counts this guard out without giving the lock back; whether it was the last.

@@ -3,9 +3,9 @@
 //! thread does not wait for the stores either.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use lockfast_core::{Alarm, Error, ErrorKind, HolderId, LossCause, Result};
+use lockfast_core::{Alarm, Error, ErrorKind, Result};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::cell::LeaseCell;
@@ -15,20 +15,13 @@ use super::driver::Driver;
 /// leases are given back long before their first renewal, and those cost the keeper nothing.
 const UNSEEN_MAX: usize = 1024;
 
-/// What the keeper is told.
-pub(crate) enum Command {
-    /// A lease began, or its times changed.
-    Track(Arc<LeaseCell>),
-    /// A store says that this holder's lease ended.
-    Loss(HolderId, LossCause),
-}
-
 /// The process's keeper.
 pub(crate) struct Keeper {
     runtime: Runtime,
     alarm: Alarm,
     pid: u32,
-    commands: Mutex<Vec<Command>>,
+    /// Leases that began, or whose times changed.
+    tracked: Mutex<Vec<Arc<LeaseCell>>>,
     /// When the thread wakes next, in host nanoseconds.
     next_wake: AtomicU64,
 }
@@ -58,7 +51,7 @@ impl Keeper {
             runtime,
             alarm: Alarm::new()?,
             pid: std::process::id(),
-            commands: Mutex::new(Vec::new()),
+            tracked: Mutex::new(Vec::new()),
             next_wake: AtomicU64::new(u64::MAX),
         });
         let driver = Driver::new(Arc::clone(&keeper));
@@ -87,33 +80,29 @@ impl Keeper {
     /// Watches over a lease from now on, or again after its times were changed from outside.
     pub(crate) fn track(&self, cell: Arc<LeaseCell>) {
         let due = cell.state().next_tick().map_or(u64::MAX, |due| due.host_ns());
-        let unseen = self.push(Command::Track(cell));
+        let unseen = {
+            let mut tracked = self.tracked();
+            tracked.push(cell);
+            tracked.len()
+        };
         if due < self.next_wake.load(Ordering::Acquire) || unseen >= UNSEEN_MAX {
             self.alarm.ring();
         }
     }
 
-    /// Ends a lease that its store says is gone.
-    pub(crate) fn report_loss(&self, holder: HolderId, cause: LossCause) {
-        self.push(Command::Loss(holder, cause));
-        self.alarm.ring();
+    pub(crate) fn take_tracked(&self) -> Vec<Arc<LeaseCell>> {
+        std::mem::take(&mut *self.tracked())
     }
 
-    fn push(&self, command: Command) -> usize {
-        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
-        commands.push(command);
-        commands.len()
-    }
-
-    pub(crate) fn take_commands(&self) -> Vec<Command> {
-        std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
+    fn tracked(&self) -> MutexGuard<'_, Vec<Arc<LeaseCell>>> {
+        self.tracked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sleeps until `due`, or until something urgent was said.
     pub(crate) fn sleep_until(&self, due: Option<lockfast_core::Moment>) {
         self.next_wake.store(due.map_or(u64::MAX, |due| due.host_ns()), Ordering::Release);
         // What was pushed before the store above may not have rung; look once more.
-        if self.commands.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        if self.tracked().is_empty() {
             // It cannot fail with the descriptors that it made itself; if it ever does, the
             // loop goes on without sleep, which is safe.
             let _ = self.alarm.wait(due);

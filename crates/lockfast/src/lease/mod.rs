@@ -10,7 +10,7 @@
 //! ```
 //!
 //! `state` decides, `driver` carries out, `cell` is what a guard and the driver share; `acquire`
-//! leads to a lease, `undo` takes back what must not stay, `keeper` is the thread and the runtime
+//! leads to a lease, `registry` finds the lease of a holder, `undo` takes back what must not stay, `keeper` is the thread and the runtime
 //! that it all rests on.
 
 pub(crate) mod acquire;
@@ -20,5 +20,6 @@ pub(crate) mod driver;
 pub(crate) mod handle;
 pub(crate) mod keeper;
 pub(crate) mod policy;
+pub(crate) mod registry;
 pub(crate) mod state;
 pub(crate) mod undo;

@@ -3,13 +3,20 @@
 
 use std::time::Duration;
 
-use lockfast_core::{Grant, LossCause, Moment};
+use lockfast_core::{Error, ErrorKind, Grant, LossCause, Moment};
 
 use super::deadline::{deadline, deadline_of};
 use super::policy::Policy;
 
 /// How soon a renewal is tried again at the earliest.
 const RETRY_MIN: Duration = Duration::from_millis(50);
+
+/// Renewals due within this part of their interval are sent along with those that are due.
+const SLACK_PART: u32 = 32;
+
+/// When a lock that was handed over for a moment only is renewed, so that it lasts its whole ttl.
+/// Whoever gives it back sooner costs the store nothing.
+const CONFIRM_AFTER: Duration = Duration::from_millis(5);
 
 /// Where a lease stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,20 +37,22 @@ pub(crate) enum Event {
     Tick { slack: Duration, jitter: f64 },
     /// Somebody asks whether it is still held.
     Look,
-    /// The store prolonged it, asked at `sent` for `ttl`.
-    Renewed { sent: Moment, ttl: Duration },
+    /// The store prolonged it, as it was asked to.
+    Renewed(Renewal),
     /// A renewal brought no answer.
-    RenewalFailed { failure: String, jitter: f64 },
+    RenewalFailed { renewal: Renewal, failure: Failure, jitter: f64 },
     /// The store says that it is gone.
     Lost(LossCause),
     /// The holder wants another ttl from now on.
     Extended(Policy),
+    /// The holder wants a lease of the whole ttl before it begins.
+    Confirm,
     /// The holder gives it back.
     Released,
 }
 
 /// What has to be done about it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Action {
     None,
     /// Ask the store for more time.
@@ -56,28 +65,65 @@ pub(crate) enum Action {
     AnnounceLossAndUndo,
 }
 
+/// One renewal on its way to the store. A lease never has two.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Renewal {
+    /// The first of a lease is 1.
+    pub(crate) number: u64,
+    pub(crate) sent: Moment,
+    pub(crate) ttl: Duration,
+    pub(crate) lock_delay: Duration,
+}
+
+/// What a renewal met.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        Self { kind: error.kind(), message: error.to_string() }
+    }
+}
+
 /// One lease.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseState {
     pub(crate) phase: Phase,
     pub(crate) deadline: Moment,
     pub(crate) policy: Policy,
+    /// Whether the store keeps it for its whole ttl: not yet when it was only handed over.
+    pub(crate) is_full: bool,
+    /// How many renewals were sent, the one on its way included.
+    renewals: u64,
+    /// The last renewal that has ended, and what it met if it failed.
+    last: (u64, Option<Failure>),
     renew_at: Moment,
     renewing: bool,
+    /// The shortest ttl that a renewal without an answer asked for. It may still reach the store,
+    /// after any later one, so no later answer can promise more than this.
+    unanswered: Option<Duration>,
 }
 
 impl LeaseState {
-    /// A lease that was granted. One that has little time left, as a hand-over that must be
-    /// confirmed, is renewed the sooner.
+    /// A lease that was granted. One that was only handed over is renewed at once.
     pub(crate) fn new(grant: &Grant, now: Moment, policy: Policy, jitter: f64) -> Self {
         let deadline = deadline_of(grant, policy.ttl, policy.drift);
-        let first = policy.renew_interval.min(deadline.remaining(now) / 3);
+        let is_full = grant.lasts(policy.ttl) == policy.ttl;
+        let left = deadline.remaining(now) / 3;
+        let first = policy.renew_interval.min(if is_full { left } else { CONFIRM_AFTER });
         Self {
             phase: Phase::Held,
             deadline,
-            renew_at: now + jittered(first, jitter),
+            is_full,
+            renewals: 0,
+            last: (0, None),
+            renew_at: now + jittered(first.min(left), jitter),
             policy,
             renewing: false,
+            unanswered: None,
         }
     }
 
@@ -88,6 +134,33 @@ impl LeaseState {
     /// When the next [`Event::Tick`] is needed.
     pub(crate) fn next_tick(&self) -> Option<Moment> {
         (!self.is_over()).then(|| self.deadline.earlier_of(self.renew_at))
+    }
+
+    /// How much sooner than it is due a renewal may be sent along with others.
+    pub(crate) fn slack(&self) -> Duration {
+        if self.is_full { self.policy.renew_interval / SLACK_PART } else { Duration::ZERO }
+    }
+
+    /// The renewal that [`Action::Renew`] asked for, at the moment at which it is sent; none when
+    /// the lease was given back in the meantime.
+    pub(crate) fn send(&mut self, now: Moment) -> Option<Renewal> {
+        if self.is_over() {
+            return None;
+        }
+        self.renewals += 1;
+        let Policy { ttl, lock_delay, .. } = self.policy;
+        Some(Renewal { number: self.renewals, sent: now, ttl, lock_delay })
+    }
+
+    /// The number of the first renewal that will ask for what the policy says now.
+    pub(crate) fn next_renewal(&self) -> u64 {
+        self.renewals + 1
+    }
+
+    /// What came of a renewal or of a later one; none while it is on its way.
+    pub(crate) fn result_of(&self, number: u64) -> Option<Result<(), Failure>> {
+        let (last, failure) = &self.last;
+        (*last >= number).then(|| failure.clone().map_or(Ok(()), Err))
     }
 
     pub(crate) fn step(&mut self, event: Event, now: Moment) -> Action {
@@ -104,13 +177,16 @@ impl LeaseState {
             return Action::AnnounceLoss;
         }
         if self.deadline.has_passed(now) {
-            return self.expire(matches!(event, Event::Renewed { .. }));
+            return self.expire(matches!(event, Event::Renewed(_)));
         }
         match event {
             Event::Tick { slack, jitter } => self.tick(slack, jitter, now),
-            Event::Renewed { sent, ttl } => self.prolong(sent, ttl),
-            Event::RenewalFailed { failure, jitter } => self.endanger(failure, jitter, now),
+            Event::Renewed(renewal) => self.prolong(renewal, now),
+            Event::RenewalFailed { renewal, failure, jitter } => {
+                self.endanger(renewal, failure, jitter, now)
+            }
             Event::Extended(policy) => self.extend(policy, now),
+            Event::Confirm => self.confirm(now),
             Event::Look | Event::Lost(_) | Event::Released => Action::None,
         }
     }
@@ -133,35 +209,59 @@ impl LeaseState {
             return Action::None;
         }
         self.renewing = true;
-        self.renew_at = now + jittered(self.policy.renew_interval, jitter);
+        self.renew_at = now + jittered(self.interval(), jitter);
         Action::Renew
     }
 
-    fn prolong(&mut self, sent: Moment, ttl: Duration) -> Action {
-        self.renewing = false;
-        if ttl != self.policy.ttl {
-            // An answer to a request from before the ttl was changed.
-            return Action::None;
-        }
-        self.deadline = deadline(sent, ttl, self.policy.drift);
+    /// How often the lease is renewed.
+    fn interval(&self) -> Duration {
+        let promised = self.unanswered.unwrap_or(Duration::MAX) / 3;
+        self.policy.renew_interval.min(promised)
+    }
+
+    fn prolong(&mut self, renewal: Renewal, now: Moment) -> Action {
+        let Policy { ttl, drift, .. } = self.policy;
+        let lasts = ttl.min(renewal.ttl).min(self.unanswered.unwrap_or(Duration::MAX));
+        self.end_renewal(renewal, None, now);
+        // What is promised already was promised for the shortest of all these.
+        self.deadline = self.deadline.later_of(deadline(renewal.sent, lasts, drift));
+        self.is_full = true;
         self.phase = Phase::Held;
         Action::Announce
     }
 
-    fn endanger(&mut self, failure: String, jitter: f64, now: Moment) -> Action {
-        self.renewing = false;
+    fn endanger(&mut self, renewal: Renewal, failure: Failure, jitter: f64, now: Moment) -> Action {
         // Sooner when the end is near, as that of a hand-over is.
         let left = (self.deadline.remaining(now) / 3).max(RETRY_MIN);
         self.renew_at = now + jittered(left.min(self.policy.renew_interval / 5), jitter);
-        self.phase = Phase::Jeopardy { failure };
+        self.phase = Phase::Jeopardy { failure: failure.message.clone() };
+        self.end_renewal(renewal, Some(failure), now);
+        let unanswered = self.unanswered.unwrap_or(renewal.ttl);
+        self.unanswered = Some(unanswered.min(renewal.ttl));
         Action::Announce
+    }
+
+    fn end_renewal(&mut self, renewal: Renewal, failure: Option<Failure>, now: Moment) {
+        self.renewing = false;
+        self.last = (renewal.number, failure);
+        if renewal.ttl != self.policy.ttl {
+            // It was extended meanwhile, and the store does not know yet.
+            self.renew_at = now;
+        }
     }
 
     fn extend(&mut self, policy: Policy, now: Moment) -> Action {
         self.deadline = self.deadline.earlier_of(deadline(now, policy.ttl, policy.drift));
         self.policy = policy;
-        self.renew_at = self.renew_at.earlier_of(now + policy.renew_interval);
+        self.renew_at = now;
         Action::Announce
+    }
+
+    fn confirm(&mut self, now: Moment) -> Action {
+        if !self.is_full && self.phase == Phase::Held {
+            self.renew_at = self.renew_at.earlier_of(now);
+        }
+        Action::None
     }
 }
 

@@ -2,11 +2,15 @@
 //! guards, for answers that came too late. It runs on the keeper's runtime and does not end
 //! before the store answered or the lease has run out by itself.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use lockfast_core::{HolderId, LockName, Moment, ReleaseOutcome, ReleaseRequest, Result, jitter};
+use lockfast_core::{
+    BoxFuture, HolderId, LockName, Moment, ReleaseOutcome, ReleaseRequest, Result, jitter,
+};
 use tokio::sync::Notify;
 
 use crate::store::Store;
@@ -25,7 +29,7 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// Asks the store once.
-    pub(crate) async fn release(&self) -> Result<ReleaseOutcome> {
+    async fn release(self) -> Result<ReleaseOutcome> {
         let request = ReleaseRequest { name: self.name.clone(), holder: self.holder };
         let outcome =
             self.store.within(self.request_timeout, self.store.backend.release(request)).await;
@@ -40,28 +44,70 @@ pub(crate) fn start(claim: Claim) {
         // A forked child must not give away what its parent holds.
         return;
     }
+    let first = claim.clone().release();
+    finish(claim, Box::pin(first));
+}
+
+/// Goes on with a release in the background, and asks again until the store has answered.
+fn finish(claim: Claim, mut call: ReleaseCall) {
     let runtime = claim.store.keeper.runtime().clone();
     let counted = Counted::new(&claim.store);
     runtime.spawn(async move {
-        run(claim).await;
+        let until = Moment::now() + claim.ttl + claim.lock_delay;
+        let mut pause = Duration::from_millis(20);
+        while call.await.is_err() && !until.has_passed(Moment::now()) {
+            tokio::time::sleep(pause.mul_f64(0.5 + jitter())).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+            call = Box::pin(claim.clone().release());
+        }
         drop(counted);
     });
 }
 
-async fn run(claim: Claim) {
-    let until = Moment::now() + claim.ttl + claim.lock_delay;
-    let mut pause = Duration::from_millis(20);
-    while claim.release().await.is_err() && !until.has_passed(Moment::now()) {
-        tokio::time::sleep(pause.mul_f64(0.5 + jitter())).await;
-        pause = (pause * 2).min(Duration::from_secs(1));
+type ReleaseCall = BoxFuture<'static, Result<ReleaseOutcome>>;
+
+/// A release that its caller waits for. When the caller stops waiting, this very call goes on in
+/// the background: a second one beside it could meet the first in the store.
+pub(crate) struct Release {
+    claim: Option<Claim>,
+    call: Option<ReleaseCall>,
+}
+
+impl Release {
+    pub(crate) fn new(claim: Claim) -> Self {
+        let call: ReleaseCall = Box::pin(claim.clone().release());
+        Self { claim: Some(claim), call: Some(call) }
+    }
+}
+
+impl Future for Release {
+    type Output = Result<ReleaseOutcome>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(call) = self.call.as_mut() else { return Poll::Pending };
+        let Poll::Ready(outcome) = call.as_mut().poll(context) else { return Poll::Pending };
+        self.call = None;
+        if let (Some(claim), true) = (self.claim.take(), outcome.is_err()) {
+            start(claim);
+        }
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        if let (Some(claim), Some(call)) = (self.claim.take(), self.call.take()) {
+            finish(claim, call);
+        }
     }
 }
 
 /// How many claims of a store are being undone, for whoever wants to wait for the end of it.
 #[derive(Default)]
 pub(crate) struct Undoing {
-    count: AtomicUsize,
+    count: Mutex<usize>,
     done: Notify,
+    done_for_threads: Condvar,
 }
 
 impl Undoing {
@@ -70,11 +116,22 @@ impl Undoing {
             let done = self.done.notified();
             tokio::pin!(done);
             done.as_mut().enable();
-            if self.count.load(Ordering::Acquire) == 0 {
+            if *self.count() == 0 {
                 return;
             }
             done.await;
         }
+    }
+
+    /// Blocks the thread until nothing is being undone, but not longer than `limit`.
+    pub(crate) fn wait_blocking(&self, limit: Duration) {
+        let count = self.count();
+        // Whether it was long enough is nothing that the caller could act on.
+        let _ = self.done_for_threads.wait_timeout_while(count, limit, |count| *count > 0);
+    }
+
+    fn count(&self) -> MutexGuard<'_, usize> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,15 +140,19 @@ struct Counted(Arc<Store>);
 
 impl Counted {
     fn new(store: &Arc<Store>) -> Self {
-        store.undoing.count.fetch_add(1, Ordering::AcqRel);
+        *store.undoing.count() += 1;
         Self(Arc::clone(store))
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        if self.0.undoing.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.undoing.done.notify_waiters();
+        let undoing = &self.0.undoing;
+        let mut count = undoing.count();
+        *count -= 1;
+        if *count == 0 {
+            undoing.done.notify_waiters();
+            undoing.done_for_threads.notify_all();
         }
     }
 }

@@ -5,7 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use lockfast_core::{Error, Fence, HolderId, LockName, Mode, Moment, Refusal, Result, Wait};
+use lockfast_core::{
+    Error, Fence, HolderId, LockName, LossCause, Mode, Moment, Refusal, Result, Wait,
+};
 
 use crate::lease::acquire::{Acquired, Target};
 use crate::lease::deadline::deadline_of;
@@ -96,6 +98,28 @@ impl Lock {
         }
     }
 
+    /// Takes the lock as [`Lock::acquire`] does, and returns when the store keeps it for its whole
+    /// ttl: for work that cannot be stopped as quickly as a lock that was just handed over may end.
+    /// When the process is paused just then, it waits its turn again.
+    ///
+    /// # Cancel safety
+    /// As [`Lock::acquire`].
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`], and [`ErrorKind::Lost`](crate::ErrorKind::Lost) when the lock was
+    /// taken away before its lease was full.
+    pub async fn acquire_full(&self) -> Result<Guard> {
+        let wait = self.wait_from(Moment::now());
+        loop {
+            let guard = self.acquire_until(wait).await?;
+            match guard.full().await {
+                Ok(()) => return Ok(guard),
+                Err(error) if is_expiry(&error) && wait.is_open() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     pub(crate) fn wait_from(&self, now: Moment) -> Wait {
         self.target.policy.wait_from(now)
     }
@@ -169,4 +193,10 @@ impl Lock {
             Acquired::Taken(refusal) => Err(Error::taken(name, refusal)),
         }
     }
+}
+
+fn is_expiry(error: &Error) -> bool {
+    let expired =
+        |cause: &LossCause| matches!(cause, LossCause::Expired { .. } | LossCause::Forgotten);
+    error.loss().is_some_and(expired)
 }
