@@ -8,12 +8,14 @@
 mod bench;
 mod deps;
 mod fix;
+mod page;
 mod setup;
 mod step;
 mod suite;
 mod tidy;
 mod tree;
 mod verify;
+mod versions;
 
 use std::process::ExitCode;
 
@@ -64,6 +66,11 @@ const COMMANDS: &[Command] = &[
         about: "measure against what the machine can do at best; --write updates the docs",
         run: bench::run,
     },
+    Command {
+        name: "versions",
+        about: "run the suites on every version of the servers and write which pass; needs root",
+        run: versions::run,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -99,7 +106,7 @@ fn refuse_arguments(arguments: &[String]) -> Result<()> {
 fn usage() -> String {
     let mut text = String::from("Usage: cargo xtask COMMAND\n");
     for Command { name, about, .. } in COMMANDS {
-        text.push_str(&format!("\n  {name:<8}{about}"));
+        text.push_str(&format!("\n  {name:<10}{about}"));
     }
     text
 }

@@ -11,11 +11,11 @@ mod server;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use crate::step::{Step, timed};
-use crate::tree;
+use crate::{page, tree};
 use sample::Sample;
 
 const PAGE: &str = "docs/performance.md";
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         let text = (part.run)()?;
         println!("\n{text}");
         if !writes.is_empty() {
-            write_page(part.mark, &text)?;
+            page::write(PAGE, part.mark, &text)?;
         }
     }
     Ok(())
@@ -129,26 +129,6 @@ fn thousands(number: f64) -> String {
     text
 }
 
-fn write_page(mark: &str, text: &str) -> Result<()> {
-    let path = tree::root()?.join(PAGE);
-    let page = std::fs::read_to_string(&path).with_context(|| format!("{PAGE} is not there"))?;
-    std::fs::write(&path, replaced(&page, mark, text)?)?;
-    println!("written to {PAGE}");
-    Ok(())
-}
-
-/// The page with another text between these marks.
-fn replaced(page: &str, mark: &str, text: &str) -> Result<String> {
-    let (begin, end) = (format!("<!-- begin: {mark} -->"), format!("<!-- end: {mark} -->"));
-    let lacks = |what: &str| format!("{PAGE} lacks {what}");
-    let (before, rest) = page.split_once(&begin).with_context(|| lacks(&begin))?;
-    let (_, after) = rest.split_once(&end).with_context(|| lacks(&end))?;
-    if before.contains(&end) {
-        bail!("{PAGE} has {end} before {begin}");
-    }
-    Ok(format!("{before}{begin}\n{text}{end}{after}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,14 +145,5 @@ mod tests {
         assert_eq!(chosen(&[]).unwrap().len(), PARTS.len());
         let error = chosen(&[&"rediss".to_owned()]).map(|_| ()).unwrap_err().to_string();
         assert!(PARTS.iter().all(|part| error.contains(part.name)), "{error}");
-    }
-
-    #[test]
-    fn only_what_is_between_the_marks_is_replaced() {
-        let page = "a\n<!-- begin: x -->\nold\n<!-- end: x -->\nb";
-        let expected = "a\n<!-- begin: x -->\nnew\n<!-- end: x -->\nb";
-        assert_eq!(replaced(page, "x", "new\n").unwrap(), expected);
-        assert!(replaced(page, "y", "new\n").is_err());
-        assert!(replaced("<!-- end: x --><!-- begin: x --><!-- end: x -->", "x", "").is_err());
     }
 }

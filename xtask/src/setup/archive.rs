@@ -9,10 +9,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use super::is_there;
-use crate::step::Step;
+use crate::step::{Step, timed};
+use crate::tree;
+
+/// Where servers are that no package of the machine brings.
+const SERVERS: &str = "target/servers";
+
+/// Says what is there, and is written last.
+const STAMP: &str = "stamp";
 
 /// The release.
-pub(crate) const RELEASE: &str = "unstable";
+const RELEASE: &str = "unstable";
 
 /// Where Debian's package `debian-archive-keyring` keeps the keys.
 const KEYRINGS: &[&str] = &[
@@ -20,15 +27,53 @@ const KEYRINGS: &[&str] = &[
     "/usr/share/keyrings/debian-archive-keyring.gpg",
 ];
 
+/// Unpacks packages, with all that they depend on, into a folder of that name under [`SERVERS`],
+/// unless they are there. `finish` makes of the files what can be started.
+pub(crate) fn bring(
+    name: &str,
+    packages: &[&str],
+    finish: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let place = place(name)?;
+    let servers = tree::root()?.join(SERVERS);
+    let wanted = packages.join(" ");
+    let stamp = fs::read_to_string(place.join(STAMP)).unwrap_or_default();
+    if stamp.lines().next() == Some(&wanted) {
+        return Ok(place);
+    }
+    timed(&format!("{SERVERS}/{name}"), || {
+        let apt = servers.join(format!("{name}.apt"));
+        let made = servers.join(format!("{name}.new"));
+        remove(&apt)?;
+        remove(&made)?;
+        let unpacked = Archive::open(apt.clone())?.unpack(packages, &made)?;
+        remove(&apt)?;
+        finish(&made)?;
+        fs::write(made.join(STAMP), format!("{wanted}\n{}\n", unpacked.join("\n")))?;
+        remove(&place)?;
+        fs::rename(&made, &place).context("cannot move it to its place")
+    })?;
+    Ok(place)
+}
+
+/// Where the packages of that name are, if they were brought.
+pub(crate) fn place(name: &str) -> Result<PathBuf> {
+    Ok(tree::root()?.join(SERVERS).join(name))
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    if folder.exists() { Ok(fs::remove_dir_all(folder)?) } else { Ok(()) }
+}
+
 /// The release's packages.
-pub(super) struct Archive {
+struct Archive {
     /// Where apt keeps what it knows.
     folder: PathBuf,
 }
 
 impl Archive {
     /// Fetches the lists of packages to a folder.
-    pub(super) fn open(folder: PathBuf) -> Result<Self> {
+    fn open(folder: PathBuf) -> Result<Self> {
         for needed in ["state/lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(folder.join(needed))?;
         }
@@ -43,26 +88,28 @@ impl Archive {
         Ok(archive)
     }
 
-    /// The version of a package.
-    pub(super) fn version(&self, package: &str) -> Result<String> {
-        let shown = self.apt("apt-cache", &["show", "--no-all-versions", package]).read()?;
-        let version = shown.lines().find_map(|line| line.strip_prefix("Version: "));
-        Ok(version.with_context(|| format!("{package} has no version"))?.to_owned())
-    }
-
-    /// Unpacks packages into a folder, with all that they depend on, down to the C library.
-    pub(super) fn unpack(&self, packages: &[&str], to: &Path) -> Result<()> {
+    /// Unpacks packages into a folder, with all that they depend on, down to the C library. Answers
+    /// the names of their files, which hold their versions.
+    fn unpack(&self, packages: &[&str], to: &Path) -> Result<Vec<String>> {
+        eprintln!("  fetching {}", packages.join(", "));
         let fetch = ["install", "--yes", "--download-only", "--no-install-recommends"];
         self.apt("apt-get", &[&fetch[..], packages].concat()).run()?;
         fs::create_dir_all(to)?;
         let to = to.to_string_lossy();
-        for entry in fs::read_dir(self.folder.join("cache/archives"))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "deb") {
-                Step::program("dpkg", &["-x", &path.to_string_lossy(), &to]).run()?;
-            }
+        let archives = self.folder.join("cache/archives");
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&archives)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
         }
-        Ok(())
+        names.retain(|name| name.ends_with(".deb"));
+        names.sort();
+        for name in &names {
+            let path = archives.join(name);
+            Step::program("dpkg", &["-x", &path.to_string_lossy(), &to]).run()?;
+        }
+        // Nobody shall gain rights by a program that lies here.
+        Step::program("chmod", &["--recursive", "u-s,g-s", &to]).run()?;
+        Ok(names)
     }
 
     fn apt(&self, program: &str, arguments: &[&str]) -> Step {
@@ -101,7 +148,7 @@ fn apt_in(folder: &Path, program: &str, more: &[(&str, &str)], arguments: &[&str
 }
 
 /// The mirror of Debian that the machine's apt is set up with.
-pub(super) fn mirror(folder: &Path) -> Result<String> {
+fn mirror(folder: &Path) -> Result<String> {
     if !is_there("apt-get") {
         bail!("there is no apt-get here, and servers of Debian {RELEASE} are fetched with it");
     }
@@ -129,7 +176,7 @@ pub(super) fn mirror(folder: &Path) -> Result<String> {
 }
 
 /// The keys that Debian signs its releases with.
-pub(super) fn keyring() -> Result<PathBuf> {
+fn keyring() -> Result<PathBuf> {
     let found = KEYRINGS.iter().map(PathBuf::from).find(|path| path.is_file());
     found.context("Debian's keys are missing; install the package debian-archive-keyring")
 }

@@ -2,7 +2,7 @@
 //! [`NEEDS`]; whatever is missing is installed with apt, and elsewhere named. A server that the
 //! machine's packages cannot have is a module of its own, such as [`mysql`].
 
-mod archive;
+pub(crate) mod archive;
 mod mysql;
 
 use std::fs;

@@ -8,12 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::archive::Archive;
-use crate::step::{Step, timed};
-use crate::tree;
-
-/// Where servers are that no package of the machine brings.
-const SERVERS: &str = "target/servers";
+use super::archive;
+use crate::step::Step;
 
 /// The packages; what they depend on comes with them.
 const PACKAGES: &[&str] = &["mysql-server-core", "mysql-client-core"];
@@ -27,37 +23,18 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("usr/bin/mysql", ""),
 ];
 
-/// Says what is there, and is written last.
-const STAMP: &str = "stamp";
-
 /// Brings MySQL unless it is there: `target/servers/mysql/bin/mysqld` starts the server and
 /// `target/servers/mysql/bin/mysql` its client.
 pub(super) fn bring() -> Result<()> {
-    let servers = tree::root()?.join(SERVERS);
-    let place = servers.join("mysql");
-    let wanted = PACKAGES.join(" ");
-    let stamp = fs::read_to_string(place.join(STAMP)).unwrap_or_default();
-    if stamp.lines().next() == Some(&wanted) {
-        return Ok(());
-    }
-    timed("MySQL", || {
-        let (apt, made) = (servers.join("mysql.apt"), servers.join("mysql.new"));
-        remove(&apt)?;
-        remove(&made)?;
-        let archive = Archive::open(apt.clone())?;
-        let version = archive.version(PACKAGES[0])?;
-        eprintln!("  fetching MySQL {version}, about 70 MB");
-        archive.unpack(PACKAGES, &made)?;
-        remove(&apt)?;
+    archive::bring("mysql", PACKAGES, |root| {
         for (program, options) in PROGRAMS {
-            write_launcher(&made, program, options)?;
+            write_launcher(root, program, options)?;
         }
-        let says = Step::program(&made.join("bin/mysqld").to_string_lossy(), &["--version"]);
+        let says = Step::program(&root.join("bin/mysqld").to_string_lossy(), &["--version"]);
         eprintln!("  {}", says.read()?.trim());
-        fs::write(made.join(STAMP), format!("{wanted}\n{version}\n"))?;
-        remove(&place)?;
-        fs::rename(&made, &place).context("cannot move it to its place")
-    })
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// A script that starts a program with the loader and the libraries that it was built for. It works
@@ -92,10 +69,6 @@ fn loader(root: &Path) -> Result<PathBuf> {
         }
     }
     bail!("the C library of MySQL has no loader")
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    if folder.exists() { Ok(fs::remove_dir_all(folder)?) } else { Ok(()) }
 }
 
 #[cfg(test)]
