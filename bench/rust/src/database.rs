@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockfast_conformance::fault::mariadb::{self, MariaDb};
+use lockfast_conformance::fault::mysql::{self, Flavor, Mysql};
 use lockfast_conformance::fault::postgres::{self, Postgres};
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -23,7 +23,7 @@ const RENEW_SPAN: Duration = Duration::from_secs(20);
 /// A database server that is measured on, and tells how much it was asked.
 enum Database {
     Postgres(Postgres),
-    MariaDb(MariaDb),
+    MariaDb(Mysql),
 }
 
 impl Database {
@@ -44,7 +44,7 @@ impl Database {
                 Self::Postgres(server)
             }
             "mysql" => {
-                let setup = mariadb::Setup::new().option("--max-connections=300");
+                let setup = mysql::Setup::new(Flavor::MariaDb).option("--max-connections=300");
                 Self::MariaDb(if durable { setup.durable() } else { setup }.start())
             }
             _ => anyhow::bail!("there is no database {kind}"),

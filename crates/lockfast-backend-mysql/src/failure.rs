@@ -42,6 +42,14 @@ impl Failure {
         self
     }
 
+    /// Whoever must encrypt and does not is refused like somebody with a wrong password (1045).
+    pub(crate) fn with_hint_at_tls(mut self) -> Self {
+        if self.kind == ErrorKind::Permission {
+            self.message.push_str("; if the server wants encryption, add tls=yes to the URL");
+        }
+        self
+    }
+
     /// The server did not answer in time.
     pub(crate) fn of_silence(endpoint: &str, limit: std::time::Duration) -> Self {
         let message = format!("{endpoint} did not answer within {limit:?}");
@@ -77,6 +85,14 @@ impl Failure {
                 ErrorKind::TlsHandshake,
                 format!("{endpoint} does not encrypt; set it up to, or leave out tls=yes"),
             ),
+            // What a server asks for when it does not know the user, so that nobody learns that.
+            Driver::Driver(DriverError::UnknownAuthPlugin { name }) => Self::new(
+                ErrorKind::Permission,
+                format!(
+                    "access denied: {endpoint} does not know the user, or wants it to identify \
+                     itself with {name}, which Lockfast cannot"
+                ),
+            ),
             Driver::Driver(DriverError::ConnectionClosed) => {
                 let message = format!("{endpoint} closed the connection");
                 Self::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
@@ -101,10 +117,16 @@ impl Failure {
             1644 if error.message.starts_with("lockfast: interrupted") => {
                 Self::new(ErrorKind::Unreachable, said).with(Remedy::Repeat)
             }
-            1044 | 1045 | 1142 | 1143 | 1227 | 1370 | 1419 | 1698 => {
+            3159 => Self::new(
+                ErrorKind::TlsHandshake,
+                format!("the server wants an encrypted connection; add tls=yes to the URL: {said}"),
+            ),
+            1044 | 1045 | 1130 | 1142 | 1143 | 1227 | 1370 | 1419 | 1698 => {
                 Self::new(ErrorKind::Permission, said)
             }
             1049 => Self::new(ErrorKind::InvalidConfig, said),
+            // A function of the server's own is missing, not one of ours.
+            1305 if !error.message.contains("lockfast_") => Self::new(ErrorKind::Unsupported, said),
             1054 | 1146 | 1305 | 1318 | 1449 => Self::new(
                 ErrorKind::InvalidConfig,
                 format!("the schema is missing or not whole; run lockfast migrate: {said}"),
@@ -151,6 +173,8 @@ mod tests {
             (1044, Kind::Permission, Retry::Never, Remedy::Tell),
             (1045, Kind::Permission, Retry::Never, Remedy::Tell),
             (1370, Kind::Permission, Retry::Never, Remedy::Tell),
+            (1130, Kind::Permission, Retry::Never, Remedy::Tell),
+            (3159, Kind::TlsHandshake, Retry::Never, Remedy::Tell),
             (1049, Kind::InvalidConfig, Retry::Never, Remedy::Tell),
             (1146, Kind::InvalidConfig, Retry::Never, Remedy::Tell),
             (1305, Kind::InvalidConfig, Retry::Never, Remedy::Tell),
@@ -166,7 +190,8 @@ mod tests {
             (9999, Kind::Internal, Retry::Never, Remedy::Tell),
         ];
         for (code, kind, retry, remedy) in table {
-            let error = ServerError { code, message: "m".into(), state: "HY000".into() };
+            let message = "PROCEDURE d.lockfast_take does not exist".into();
+            let error = ServerError { code, message, state: "HY000".into() };
             let failure = Failure::of_server(&error);
             assert_eq!(
                 (failure.kind, failure.retry, failure.remedy),
@@ -175,5 +200,15 @@ mod tests {
             );
             assert_eq!(failure.to_error().backend(), Some("mysql"));
         }
+    }
+
+    /// B32: a function that the server does not have is not told as a missing schema.
+    #[test]
+    fn a_function_of_the_server_is_missing() {
+        let message = "FUNCTION d.MD5 does not exist".to_owned();
+        let failure =
+            Failure::of_server(&ServerError { code: 1305, message, state: "42000".into() });
+        assert_eq!(failure.kind, ErrorKind::Unsupported);
+        assert!(failure.message.contains("MD5") && !failure.message.contains("schema"));
     }
 }

@@ -47,7 +47,7 @@ const PROCEDURES: &[(&str, &str)] = &[
 ];
 
 /// One program at a time changes the schema of a database.
-const TURN: &str = "SELECT GET_LOCK(CONCAT('lockfast:m:', LEFT(MD5(DATABASE()), 32)), 60)";
+const TURN: &str = "SELECT GET_LOCK(CONCAT('lockfast:m:', LEFT(SHA2(DATABASE(), 256), 32)), 60)";
 /// Procedures keep the mode in which they were created.
 const MODE: &str =
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'";
@@ -96,15 +96,20 @@ async fn read_version(wire: &mut Wire) -> Result<Option<u32>, Failure> {
 
 /// Refuses servers on which the procedures would not decide alone.
 pub(crate) async fn check_server(wire: &mut Wire) -> Result<(), Failure> {
-    let row = wire.ask("SHOW VARIABLES LIKE 'wsrep_on'").await?;
-    if row.is_some_and(|row| row.text(1) == Some("ON")) {
-        return Err(Failure::new(
-            ErrorKind::Unsupported,
-            "the server is a node of a Galera cluster, where several nodes decide at once; use \
-             another store, or one server",
-        ));
-    }
-    Ok(())
+    const QUERY: &str = "SHOW VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON') OR \
+        (Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF')";
+    let Some(row) = wire.ask(QUERY).await? else { return Ok(()) };
+    let group = match row.text(0) {
+        Some("wsrep_on") => "a Galera cluster",
+        _ => "a replication group with several primaries",
+    };
+    Err(Failure::new(
+        ErrorKind::Unsupported,
+        format!(
+            "the server is a node of {group}, where several nodes decide at once; use another \
+             store, or one server"
+        ),
+    ))
 }
 
 /// The store was made by a later version.

@@ -59,7 +59,10 @@ impl Dialer {
         let (endpoint, limit) = (self.config.endpoint(), self.config.request_timeout);
         match tokio::time::timeout(limit, Conn::new(self.options.clone())).await {
             Ok(Ok(conn)) => Ok(Wire { conn, endpoint }),
-            Ok(Err(error)) => Err(Failure::of_driver(&endpoint, &error)),
+            Ok(Err(error)) => {
+                let failure = Failure::of_driver(&endpoint, &error);
+                Err(if self.config.tls.is_none() { failure.with_hint_at_tls() } else { failure })
+            }
             Err(_) => Err(Failure::of_silence(&endpoint, limit)),
         }
     }

@@ -37,3 +37,6 @@ mod replica;
 mod server;
 #[path = "faults/waking.rs"]
 mod waking;
+
+/// The server that is tested here.
+const FLAVOR: kit::Flavor = kit::Flavor::MariaDb;

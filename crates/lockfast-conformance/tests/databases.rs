@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use lockfast_conformance::fault::certificate::{Authority, Flaw};
-use lockfast_conformance::fault::mariadb::{self, MariaDb};
+use lockfast_conformance::fault::mysql::{self, Flavor, Mysql};
 use lockfast_conformance::fault::pgbouncer::PgBouncer;
 use lockfast_conformance::fault::postgres::{self, Postgres};
 use lockfast_conformance::fault::program;
@@ -114,9 +114,8 @@ fn a_pooler_shares_few_connections_between_transactions() {
     assert!(psql(&url, own_process).0);
 }
 
-#[test]
-fn mariadb_keeps_what_was_committed_when_it_is_killed() {
-    let mut server = mariadb::Setup::new().durable().option("--max-connections=17").start();
+fn keeps_what_was_committed_when_it_is_killed(flavor: Flavor) {
+    let mut server = mysql::Setup::new(flavor).durable().option("--max-connections=17").start();
     assert_eq!(server.sql("SELECT @@max_connections"), "17");
     server.sql("CREATE TABLE kept AS SELECT 7 AS n");
     server.kill();
@@ -132,17 +131,44 @@ fn mariadb_keeps_what_was_committed_when_it_is_killed() {
     assert!(TcpStream::connect(address).is_err());
 }
 
-#[test]
-fn mariadb_has_a_clock_users_and_tls() {
+fn has_a_clock_users_and_tls(flavor: Flavor) {
     let authority = Authority::new();
     let certificate = authority.sign_server(Flaw::None);
-    let server = mariadb::Setup::new().clock().tls(&certificate).start();
-    assert_eq!(server.sql("SELECT @@have_ssl"), "YES");
+    let server = mysql::Setup::new(flavor).clock().tls(&certificate).start();
+    let file = certificate.certificate.display().to_string();
+    assert_eq!(server.sql("SELECT @@ssl_cert"), file);
     let before: u64 = server.sql("SELECT UNIX_TIMESTAMP()").parse().unwrap();
     server.clock().step_forward(HOUR);
     let after: u64 = server.sql("SELECT UNIX_TIMESTAMP()").parse().unwrap();
     assert!((3600..3700).contains(&(after - before)), "{before} {after}");
     server.sql("CREATE USER app IDENTIFIED BY 'p'; GRANT SELECT ON lockfast.* TO app");
     assert!(server.url_as("app", Some("p")).starts_with("mysql://app:p@127.0.0.1:"));
-    assert!(MariaDb::start().create_database("other").ends_with("/other"));
+    assert!(server.create_database("other").ends_with("/other"));
+}
+
+#[test]
+fn mariadb_keeps_what_was_committed() {
+    keeps_what_was_committed_when_it_is_killed(Flavor::MariaDb);
+}
+
+#[test]
+fn mysql_keeps_what_was_committed() {
+    keeps_what_was_committed_when_it_is_killed(Flavor::MySql);
+}
+
+#[test]
+fn mariadb_has_a_clock_users_and_tls() {
+    has_a_clock_users_and_tls(Flavor::MariaDb);
+}
+
+#[test]
+fn mysql_has_a_clock_users_and_tls() {
+    has_a_clock_users_and_tls(Flavor::MySql);
+}
+
+#[test]
+fn a_server_is_whose_it_says() {
+    let version = |flavor| Mysql::start(flavor).sql("SELECT VERSION()").to_lowercase();
+    assert!(version(Flavor::MariaDb).contains("mariadb"));
+    assert!(!version(Flavor::MySql).contains("mariadb"));
 }

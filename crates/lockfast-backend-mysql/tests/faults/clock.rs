@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{Setup, connect, eventually, hold, prepare, refusal, ttl, wait_for_renewal};
+use crate::kit::{connect, eventually, hold, prepare, refusal, setup, ttl, wait_for_renewal};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(6);
@@ -11,11 +11,11 @@ const TTL: Duration = Duration::from_secs(6);
 /// the lease goes on by the holder's own clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_back() {
-    let mariadb = Setup::new().clock().start();
-    let url = prepare(&mariadb).await;
+    let server = setup().clock().start();
+    let url = prepare(&server).await;
     let (first, second) = (connect(&url).await, connect(&url).await);
     let guard = hold(&first, NAME, ttl(TTL)).await;
-    mariadb.clock().step_back(Duration::from_secs(3600));
+    server.clock().step_back(Duration::from_secs(3600));
     wait_for_renewal(&guard, TTL).await;
     refusal(&second, NAME).await;
     let before = guard.fence().get();
@@ -35,11 +35,11 @@ async fn a_step_back() {
 /// higher fence, and the holder is told at its next renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_forward() {
-    let mariadb = Setup::new().clock().start();
-    let url = prepare(&mariadb).await;
+    let server = setup().clock().start();
+    let url = prepare(&server).await;
     let (first, second) = (connect(&url).await, connect(&url).await);
     let guard = hold(&first, NAME, ttl(TTL)).await;
-    mariadb.clock().step_forward(Duration::from_secs(60));
+    server.clock().step_forward(Duration::from_secs(60));
     let next = hold(&second, NAME, ttl(TTL)).await;
     assert!(next.fence().get() > guard.fence().get());
     let cause = crate::kit::loss(&guard, TTL).await;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use lockfast::{Guard, Locker, Options};
 
-use crate::kit::{MariaDb, bounded, connect, connections, eventually, hold, prepare, ttl};
+use crate::kit::{
+    Flavor, Mysql, bounded, connect, connections, eventually, hold, prepare, start_server, ttl,
+};
 
 const TTL: Duration = Duration::from_secs(20);
 
@@ -17,7 +19,7 @@ fn once() -> Options {
 
 /// Somebody else at the server, who runs statements until it is told to end.
 struct Session<'a> {
-    mariadb: &'a MariaDb,
+    server: &'a Mysql,
     mark: &'static str,
     thread: std::thread::ScopedJoinHandle<'a, (bool, String)>,
 }
@@ -26,16 +28,16 @@ impl<'a> Session<'a> {
     /// Runs `sql` and stays in it, or waits before its last part.
     fn start(
         scope: &'a std::thread::Scope<'a, '_>,
-        mariadb: &'a MariaDb,
+        server: &'a Mysql,
         mark: &'static str,
         sql: String,
     ) -> Self {
-        let thread = scope.spawn(move || mariadb.try_sql(&sql));
-        Self { mariadb, mark, thread }
+        let thread = scope.spawn(move || server.try_sql(&sql));
+        Self { server, mark, thread }
     }
 
     fn id(&self) -> Option<u64> {
-        let said = self.mariadb.sql(&format!(
+        let said = self.server.sql(&format!(
             "SELECT id FROM information_schema.processlist WHERE info LIKE '%{}%' AND id <> \
              CONNECTION_ID()",
             self.mark
@@ -50,7 +52,7 @@ impl<'a> Session<'a> {
     /// Ends it; what it has is free again.
     fn end(self) {
         if let Some(id) = self.id() {
-            self.mariadb.try_sql(&format!("KILL CONNECTION {id}"));
+            self.server.try_sql(&format!("KILL CONNECTION {id}"));
         }
         let _ = self.thread.join();
     }
@@ -58,28 +60,28 @@ impl<'a> Session<'a> {
 
 /// The transaction that waits for a row and since when, if one does. The server shows what it
 /// showed before to whoever asks again within a tenth of a second.
-fn waiting(mariadb: &MariaDb) -> Option<String> {
+fn waiting(server: &Mysql) -> Option<String> {
     std::thread::sleep(Duration::from_millis(150));
-    let said = mariadb.sql(
+    let said = server.sql(
         "SELECT CONCAT(trx_id, trx_wait_started) FROM information_schema.innodb_trx WHERE \
          trx_state = 'LOCK WAIT'",
     );
     Some(said.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-async fn until_waiting(mariadb: &MariaDb) -> String {
+async fn until_waiting(server: &Mysql) -> String {
     let mut found = None;
     eventually("it waits for a row", TTL, async || {
-        found = waiting(mariadb);
+        found = waiting(server);
         found.is_some()
     })
     .await;
     found.unwrap_or_default()
 }
 
-async fn until_another_waits(mariadb: &MariaDb, than: &str) {
+async fn until_another_waits(server: &Mysql, than: &str) {
     eventually("it was rolled back and repeated", TTL, async || {
-        waiting(mariadb).is_some_and(|id| id != than)
+        waiting(server).is_some_and(|id| id != than)
     })
     .await;
 }
@@ -100,24 +102,24 @@ async fn use_once(locker: &Locker, name: &str) {
 /// that waited for a row for longer than the server allows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_statement_is_killed_and_one_times_out() {
-    let mariadb = MariaDb::start();
-    let locker = connect(&prepare(&mariadb).await).await;
+    let server = start_server();
+    let locker = connect(&prepare(&server).await).await;
     use_once(&locker, "nightly").await;
     for is_killed in [true, false] {
         std::thread::scope(|scope| {
-            let blocker = Session::start(scope, &mariadb, "first", locking("nightly", "first"));
+            let blocker = Session::start(scope, &server, "first", locking("nightly", "first"));
             tokio::task::block_in_place(|| {
                 tokio::runtime::Handle::current().block_on(async {
                     blocker.until_there().await;
                     let locker = locker.clone();
                     let taking =
                         tokio::spawn(async move { hold(&locker, "nightly", once()).await });
-                    let before = until_waiting(&mariadb).await;
+                    let before = until_waiting(&server).await;
                     if is_killed {
-                        let (commands, _) = connections(&mariadb);
-                        mariadb.sql(&format!("KILL QUERY {commands}"));
+                        let (commands, _) = connections(&server);
+                        server.sql(&format!("KILL QUERY {commands}"));
                     }
-                    until_another_waits(&mariadb, &before).await;
+                    until_another_waits(&server, &before).await;
                     blocker.end();
                     let guard = bounded(taking).await.unwrap();
                     assert!(guard.check().is_ok());
@@ -144,22 +146,30 @@ async fn ask<'a>(
 /// P7: a call that the server ends because of a deadlock is repeated, all of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadlock_is_repeated() {
-    let mariadb = MariaDb::start();
-    let locker = connect(&prepare(&mariadb).await).await;
+    let server = start_server();
+    let locker = connect(&prepare(&server).await).await;
     for name in ["a", "b", "c"] {
         use_once(&locker, name).await;
     }
-    mariadb.sql("CREATE TABLE heavy (id INT PRIMARY KEY)");
+    server.sql(
+        "CREATE TABLE heavy (id INT PRIMARY KEY); CREATE TABLE many WITH RECURSIVE numbers AS (SELECT 1 \
+         AS id UNION ALL SELECT id + 1 FROM numbers WHERE id < 1000) SELECT id FROM numbers",
+    );
     // Whoever has changed less is the one whom the server ends, so this one changes much.
-    let circle = "BEGIN; INSERT INTO heavy SELECT seq FROM seq_1_to_2000; SELECT 1 FROM \
+    let circle = "BEGIN; INSERT INTO heavy SELECT * FROM many; SELECT 1 FROM \
         lockfast_locks WHERE name = 'b' FOR UPDATE; DO GET_LOCK('gate', 60 + LENGTH('rival')); \
         SELECT 1 FROM lockfast_locks WHERE name = 'a' FOR UPDATE; COMMIT";
     let deadlocks = || {
-        let said = mariadb.sql("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'");
+        let said = server.sql(match crate::FLAVOR {
+            Flavor::MariaDb => "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'",
+            Flavor::MySql => {
+                "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'"
+            }
+        });
         said.split_whitespace().last().unwrap().parse::<u64>().unwrap()
     };
     std::thread::scope(|scope| {
-        let start = |mark, sql: String| Session::start(scope, &mariadb, mark, sql);
+        let start = |mark, sql: String| Session::start(scope, &server, mark, sql);
         let gate =
             start("keeper", "DO GET_LOCK('gate', 0); DO SLEEP(LENGTH('keeper') + 60)".into());
         let first = start("first", locking("c", "first"));
@@ -173,11 +183,11 @@ async fn a_deadlock_is_repeated() {
                 let lock = |name| locker.mutex(name).unwrap().with(once()).unwrap();
                 let (a, b, c) = (lock("a"), lock("b"), lock("c"));
                 let c = ask(Box::pin(c.acquire())).await;
-                until_waiting(&mariadb).await;
+                until_waiting(&server).await;
                 let (a, b) = (ask(Box::pin(a.acquire())).await, ask(Box::pin(b.acquire())).await);
                 first.end();
                 drop(bounded(c).await.unwrap());
-                until_waiting(&mariadb).await;
+                until_waiting(&server).await;
                 let before = deadlocks();
                 gate.end();
                 let (a, b) = tokio::join!(bounded(a), bounded(b));

@@ -6,7 +6,9 @@ use lockfast::{ErrorKind, Released};
 use lockfast_conformance::fault::url::encode;
 
 use crate::kit::certificate::{Authority, Flaw};
-use crate::kit::{MariaDb, Setup, check_error, connect, hold, prepare, try_connect, ttl};
+use crate::kit::{
+    Flavor, check_error, connect, hold, prepare, setup, start_server, try_connect, ttl,
+};
 
 const TTL: Duration = Duration::from_secs(6);
 
@@ -19,13 +21,30 @@ fn with_ca(url: &str, authority: &Authority) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_trusted_server() {
     let authority = Authority::new();
-    let mariadb = Setup::new().tls(&authority.sign_server(Flaw::None)).start();
-    let url = prepare(&mariadb).await;
-    mariadb.sql("ALTER USER locks REQUIRE SSL");
+    let server = setup().tls(&authority.sign_server(Flaw::None)).start();
+    let url = prepare(&server).await;
+    server.sql("ALTER USER locks REQUIRE SSL");
     check_error(&try_connect(&url).await.unwrap_err(), ErrorKind::Permission, &["access denied"]);
     let locker = connect(&with_ca(&url, &authority)).await;
     let guard = hold(&locker, "nightly", ttl(TTL)).await;
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
+}
+
+/// B32: a server that takes encrypted connections only says so, and the error says what to add.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_connection_is_refused() {
+    let authority = Authority::new();
+    let server = setup().tls(&authority.sign_server(Flaw::None)).start();
+    let url = prepare(&server).await;
+    server.sql("SET GLOBAL require_secure_transport = ON");
+    let error = try_connect(&url).await.unwrap_err();
+    // MariaDB says no more than "access denied".
+    let kind = match crate::FLAVOR {
+        Flavor::MariaDb => ErrorKind::Permission,
+        Flavor::MySql => ErrorKind::TlsHandshake,
+    };
+    check_error(&error, kind, &["tls=yes"]);
+    connect(&with_ca(&url, &authority)).await;
 }
 
 /// An expired certificate, one of another host, and one of an unknown authority.
@@ -38,10 +57,10 @@ async fn a_server_that_is_not_trusted() {
         (&authority, Flaw::WrongName, "name"),
         (&stranger, Flaw::None, "issuer"),
     ] {
-        let mariadb = Setup::new().tls(&signer.sign_server(flaw)).start();
-        let url = prepare(&mariadb).await;
+        let server = setup().tls(&signer.sign_server(flaw)).start();
+        let url = prepare(&server).await;
         let error = try_connect(&with_ca(&url, &authority)).await.unwrap_err();
-        check_error(&error, ErrorKind::TlsHandshake, &[words, &mariadb.address().to_string()]);
+        check_error(&error, ErrorKind::TlsHandshake, &[words, &server.address().to_string()]);
         connect(&format!("{url}?tls=yes&insecure=true")).await;
     }
 }
@@ -49,10 +68,14 @@ async fn a_server_that_is_not_trusted() {
 /// TLS where the server speaks none, and files that are not there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_that_cannot_be_had() {
-    let mariadb = MariaDb::start();
-    let url = prepare(&mariadb).await;
+    let server = match crate::FLAVOR {
+        Flavor::MariaDb => start_server(),
+        // It makes itself a certificate otherwise.
+        Flavor::MySql => setup().option("--tls-version=").start(),
+    };
+    let url = prepare(&server).await;
     let error = try_connect(&format!("{url}?tls=yes&insecure=true")).await.unwrap_err();
-    check_error(&error, ErrorKind::TlsHandshake, &[&mariadb.address().to_string()]);
+    check_error(&error, ErrorKind::TlsHandshake, &[&server.address().to_string()]);
     let error = try_connect(&format!("{url}?tls=yes&ca=/nowhere.pem")).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidConfig, &["ca", "/nowhere.pem"]);
 }

@@ -6,26 +6,26 @@ use lockfast::Released;
 use lockfast_conformance::fault::proxy::Link;
 use lockfast_conformance::fault::way::{NAME, Succession, TTL, Way};
 
-use crate::kit::{MariaDb, eventually, hold, prepare, ttl, url_at};
+use crate::kit::{Mysql, eventually, hold, prepare, start_server, ttl, url_at};
 
 /// A server, and a way to it that fails.
 struct Net {
-    mariadb: MariaDb,
+    server: Mysql,
     way: Way,
 }
 
 impl Net {
     async fn start() -> Self {
-        let mariadb = MariaDb::start();
-        prepare(&mariadb).await;
-        let way = Way::start(mariadb.address(), url_at, lockfast_backend_mysql::connect).await;
-        Self { mariadb, way }
+        let server = start_server();
+        prepare(&server).await;
+        let way = Way::start(server.address(), url_at, lockfast_backend_mysql::connect).await;
+        Self { server, way }
     }
 
     /// Who has the lock.
     fn holder(&self) -> String {
         let query = format!("SELECT HEX(holder) FROM lockfast_locks WHERE name = '{NAME}'");
-        self.mariadb.sql(&query).trim().to_owned()
+        self.server.sql(&query).trim().to_owned()
     }
 }
 

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use lockfast::{Address, ErrorKind, Migration};
 
-use crate::kit::{MariaDb, Setup, check_error, connect, failure, hold, prepare, try_connect, ttl};
+use crate::kit::{
+    Flavor, Setup, check_error, connect, failure, hold, prepare, setup, start_server, try_connect,
+    ttl,
+};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(6);
@@ -16,10 +19,10 @@ async fn migrate(url: &str) -> lockfast::Result<Migration> {
 /// Who may not come in is told so, without the password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_not() {
-    let mariadb = MariaDb::start();
-    prepare(&mariadb).await;
-    mariadb.sql("CREATE USER other IDENTIFIED BY 'word'");
-    let address = mariadb.address();
+    let server = start_server();
+    prepare(&server).await;
+    server.sql("CREATE USER other IDENTIFIED BY 'word'");
+    let address = server.address();
     for (login, database, kind, words) in [
         ("locks:secret", "lockfast", ErrorKind::Permission, "access denied"),
         ("nobody:secret", "lockfast", ErrorKind::Permission, "access denied"),
@@ -33,16 +36,26 @@ async fn a_user_who_may_not() {
     }
 }
 
-/// A node of a Galera cluster, where several decide at once, is refused at connect, and gets no
-/// schema (L57).
+/// B32: a node of a Galera cluster or of a replication group with several primaries, where several
+/// decide at once, is refused at connect, and gets no schema (L57).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_a_cluster() {
     // It says so without being joined to others.
-    let node = Setup::new().option("--wsrep-on=ON").option("--binlog-format=ROW").start();
+    let (options, words) = match crate::FLAVOR {
+        Flavor::MariaDb => (["--wsrep-on=ON", "--binlog-format=ROW"], "Galera"),
+        Flavor::MySql => (
+            [
+                "--plugin-load-add=group_replication.so",
+                "--loose-group-replication-single-primary-mode=OFF",
+            ],
+            "several primaries",
+        ),
+    };
+    let node = options.into_iter().fold(setup(), Setup::option).start();
     for error in
         [try_connect(&node.url()).await.unwrap_err(), migrate(&node.url()).await.unwrap_err()]
     {
-        check_error(&error, ErrorKind::Unsupported, &["Galera", "another store"]);
+        check_error(&error, ErrorKind::Unsupported, &[words, "another store"]);
     }
     assert_eq!(node.sql("SHOW TABLES"), "");
 }
@@ -51,20 +64,20 @@ async fn a_node_of_a_cluster() {
 /// C52).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_schema_is_missing() {
-    let mariadb = MariaDb::start();
-    mariadb.sql("CREATE USER locks IDENTIFIED BY 'word'; GRANT EXECUTE ON lockfast.* TO locks");
-    let url = mariadb.url_as("locks", Some("word"));
+    let server = start_server();
+    server.sql("CREATE USER locks IDENTIFIED BY 'word'; GRANT EXECUTE ON lockfast.* TO locks");
+    let url = server.url_as("locks", Some("word"));
     let error = try_connect(&url).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate", "may not create it"]);
     let error = migrate(&url).await.unwrap_err();
     check_error(&error, ErrorKind::Permission, &["CREATE ROUTINE"]);
-    mariadb.sql("SET GLOBAL read_only = 1");
-    mariadb.sql("CREATE USER maker IDENTIFIED BY 'word'; GRANT ALL ON lockfast.* TO maker");
-    let maker = mariadb.url_as("maker", Some("word"));
+    server.sql("SET GLOBAL read_only = 1");
+    server.sql("CREATE USER maker IDENTIFIED BY 'word'; GRANT ALL ON lockfast.* TO maker");
+    let maker = server.url_as("maker", Some("word"));
     check_error(&migrate(&maker).await.unwrap_err(), ErrorKind::WrongNode, &["read-only"]);
-    mariadb.sql("SET GLOBAL read_only = 0");
+    server.sql("SET GLOBAL read_only = 0");
     // The rights that the README names for it.
-    mariadb.sql(
+    server.sql(
         "REVOKE ALL ON lockfast.* FROM maker; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX, \
          CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON lockfast.* TO maker",
     );
@@ -77,8 +90,8 @@ async fn the_schema_is_missing() {
 /// First use by a user who may makes the schema; many at once do no harm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_schema_is_made_on_first_use() {
-    let mariadb = MariaDb::start();
-    let url = mariadb.url();
+    let server = start_server();
+    let url = server.url();
     let (first, second, third) = tokio::join!(connect(&url), connect(&url), connect(&url));
     let guard = hold(&first, NAME, ttl(TTL)).await;
     for locker in [second, third] {
@@ -91,36 +104,36 @@ async fn the_schema_is_made_on_first_use() {
 /// The user sees: what to run; nothing is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_schema_is_not_whole() {
-    let mariadb = MariaDb::start();
-    let url = prepare(&mariadb).await;
+    let server = start_server();
+    let url = prepare(&server).await;
     let locker = connect(&url).await;
     for break_it in [
         "ALTER TABLE lockfast_locks CHANGE fence fenced BIGINT NOT NULL",
         "DROP TABLE lockfast_locks",
         "DROP PROCEDURE lockfast_take",
     ] {
-        mariadb.sql(break_it);
+        server.sql(break_it);
         let error = failure(&locker, NAME, ttl(TTL).retries(0)).await;
         check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate"]);
     }
-    mariadb.sql("UPDATE lockfast_store SET version = 99");
+    server.sql("UPDATE lockfast_store SET version = 99");
     check_error(&try_connect(&url).await.unwrap_err(), ErrorKind::InvalidConfig, &["newer"]);
-    check_error(&migrate(&mariadb.url()).await.unwrap_err(), ErrorKind::InvalidConfig, &["newer"]);
+    check_error(&migrate(&server.url()).await.unwrap_err(), ErrorKind::InvalidConfig, &["newer"]);
 }
 
 /// A fence that cannot rise any more is not handed out; what is held can be released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_fence_is_exhausted() {
-    let mariadb = MariaDb::start();
-    let url = prepare(&mariadb).await;
+    let server = start_server();
+    let url = prepare(&server).await;
     let locker = connect(&url).await;
     let guard = hold(&locker, NAME, ttl(TTL)).await;
-    mariadb.sql("UPDATE lockfast_locks SET fence = 9007199254740991");
+    server.sql("UPDATE lockfast_locks SET fence = 9007199254740991");
     guard.release().await.unwrap();
     let error = failure(&locker, NAME, ttl(TTL)).await;
     check_error(&error, ErrorKind::TokenExhausted, &["2^53"]);
     hold(&locker, "another", ttl(TTL)).await.release().await.unwrap();
-    mariadb.sql("UPDATE lockfast_store SET floor = 9007199254740991");
+    server.sql("UPDATE lockfast_store SET floor = 9007199254740991");
     check_error(
         &failure(&locker, "third", ttl(TTL)).await,
         ErrorKind::TokenExhausted,
@@ -132,8 +145,8 @@ async fn the_fence_is_exhausted() {
 /// case alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_are_only_names() {
-    let mariadb = MariaDb::start();
-    let url = prepare(&mariadb).await;
+    let server = start_server();
+    let url = prepare(&server).await;
     let locker = connect(&url).await;
     let names = [
         "a",

@@ -10,8 +10,8 @@ use lockfast_core::{
 };
 
 use crate::kit::{
-    MariaDb, Setup, bounded, check_error, connect, eventually, failure, hold, hold_detached,
-    prepare, refusal, statements, try_connect, ttl, wait_for_renewal,
+    Mysql, bounded, check_error, connect, eventually, failure, hold, hold_detached, prepare,
+    refusal, setup, start_server, statements, try_connect, ttl, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -21,11 +21,11 @@ const TTL: Duration = Duration::from_secs(3);
 const OURS: &str = "FROM information_schema.processlist WHERE db = 'lockfast' AND id <> \
     CONNECTION_ID()";
 
-async fn start() -> (MariaDb, Locker, Locker) {
-    let mariadb = MariaDb::start();
-    let url = prepare(&mariadb).await;
+async fn start() -> (Mysql, Locker, Locker) {
+    let server = start_server();
+    let url = prepare(&server).await;
     let (first, second) = (connect(&url).await, connect(&url).await);
-    (mariadb, first, second)
+    (server, first, second)
 }
 
 fn wait_behind(locker: &Locker) -> tokio::task::JoinHandle<lockfast::Guard> {
@@ -41,17 +41,17 @@ async fn until_one_waits(locker: &Locker) {
 /// waiting and are woken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_killed() {
-    let (mariadb, first, second) = start().await;
+    let (server, first, second) = start().await;
     let guard = hold(&first, NAME, ttl(TTL)).await;
     let fence = guard.fence().get();
     let waiter = wait_behind(&second);
     until_one_waits(&first).await;
-    let ids = || mariadb.sql(&format!("SELECT id {OURS}"));
+    let ids = || server.sql(&format!("SELECT id {OURS}"));
     eventually("all are connected", TTL, async || ids().lines().count() == 4).await;
     let ids = ids();
     for id in ids.lines() {
         // It may have ended by itself.
-        mariadb.try_sql(&format!("KILL CONNECTION {id}"));
+        server.try_sql(&format!("KILL CONNECTION {id}"));
     }
     wait_for_renewal(&guard, TTL).await;
     until_one_waits(&first).await;
@@ -63,12 +63,12 @@ async fn connections_are_killed() {
 /// P1, P4: a server that crashes and comes back has every lease and every fence it told of.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_crashes() {
-    let (mut mariadb, first, second) = start().await;
+    let (mut server, first, second) = start().await;
     let guard = hold(&first, NAME, ttl(TTL * 4)).await;
     let fence = guard.fence().get();
     let waiter = wait_behind(&second);
     until_one_waits(&first).await;
-    mariadb.restart();
+    server.restart();
     wait_for_renewal(&guard, TTL * 4).await;
     until_one_waits(&first).await;
     refusal(&second, NAME).await;
@@ -81,9 +81,9 @@ async fn the_server_crashes() {
 /// nevertheless, and who held is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_are_lost() {
-    let (mariadb, first, second) = start().await;
+    let (server, first, second) = start().await;
     let guard = hold(&first, NAME, ttl(TTL)).await;
-    mariadb.sql(
+    server.sql(
         "DELETE FROM lockfast_locks; DELETE FROM lockfast_claims; DELETE FROM lockfast_clients; \
          UPDATE lockfast_store SET floor = 0",
     );
@@ -97,9 +97,9 @@ async fn rows_are_lost() {
 /// The user sees: `Unreachable`, with the server's words.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_connection_is_left() {
-    let mariadb = Setup::new().option("--max-connections=10").start();
-    let url = prepare(&mariadb).await;
-    mariadb.sql("GRANT USAGE ON *.* TO locks WITH MAX_USER_CONNECTIONS 1");
+    let server = setup().option("--max-connections=10").start();
+    let url = prepare(&server).await;
+    server.sql("ALTER USER locks WITH MAX_USER_CONNECTIONS 1");
     let locker = connect(&url).await;
     // The one that would listen is not to be had: it works, only slower.
     let guard = hold(&locker, NAME, ttl(TTL)).await;
@@ -109,7 +109,7 @@ async fn no_connection_is_left() {
     until_one_waits(&locker).await;
     guard.release().await.unwrap();
     bounded(waiter).await.unwrap().release().await.unwrap();
-    mariadb.sql("GRANT USAGE ON *.* TO locks WITH MAX_USER_CONNECTIONS 0");
+    server.sql("ALTER USER locks WITH MAX_USER_CONNECTIONS 0");
     connect(&url).await;
 }
 
@@ -117,11 +117,11 @@ async fn no_connection_is_left() {
 /// The user sees: `WrongNode`; leases end by their deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_only_reads() {
-    let (mariadb, first, _) = start().await;
-    mariadb.sql("SET GLOBAL read_only = 1");
+    let (server, first, _) = start().await;
+    server.sql("SET GLOBAL read_only = 1");
     let error = failure(&first, NAME, ttl(TTL).retries(0)).await;
     check_error(&error, ErrorKind::WrongNode, &["read-only"]);
-    mariadb.sql("SET GLOBAL read_only = 0");
+    server.sql("SET GLOBAL read_only = 0");
     let guard = hold(&first, NAME, ttl(TTL).retries(10)).await;
     assert!(guard.check().is_ok());
 }
@@ -129,29 +129,29 @@ async fn the_server_only_reads() {
 /// P4: rows of idle locks are cleaned away, and their fences rise nevertheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_rows_are_swept() {
-    let (mariadb, first, _) = start().await;
+    let (server, first, _) = start().await;
     let before = hold(&first, NAME, ttl(TTL)).await;
     before.release().await.unwrap();
     // Only the rows can tell that fence: no clock is as far.
     let ahead = 1_u64 << 52;
-    mariadb.sql(&format!("UPDATE lockfast_locks SET fence = {ahead}, until_us = 1"));
-    let rows = || mariadb.sql("SELECT COUNT(*) FROM lockfast_locks").trim().to_owned();
-    mariadb.sql("CALL lockfast_sweep(0, 1000)");
+    server.sql(&format!("UPDATE lockfast_locks SET fence = {ahead}, until_us = 1"));
+    let rows = || server.sql("SELECT COUNT(*) FROM lockfast_locks").trim().to_owned();
+    server.sql("CALL lockfast_sweep(0, 1000)");
     assert_eq!(rows(), "1", "the floor is raised one sweep before");
-    mariadb.sql("CALL lockfast_sweep(0, 1000)");
+    server.sql("CALL lockfast_sweep(0, 1000)");
     assert_eq!(rows(), "0");
     let after = hold(&first, NAME, ttl(TTL)).await;
     assert!(after.fence().get() > ahead, "{}", after.fence());
     // One that is held, and one that somebody waits for, stay.
-    mariadb.sql("CALL lockfast_sweep(0, 1000); CALL lockfast_sweep(0, 1000)");
+    server.sql("CALL lockfast_sweep(0, 1000); CALL lockfast_sweep(0, 1000)");
     assert_eq!(rows(), "1");
 }
 
 /// P9, P10: ten thousand locks are held over two connections and renewed in a few statements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_locks_are_held_over_two_connections() {
-    let mariadb = MariaDb::start();
-    let address = Address::parse(&prepare(&mariadb).await).unwrap();
+    let server = start_server();
+    let address = Address::parse(&prepare(&server).await).unwrap();
     let context = ConnectContext {
         runtime: tokio::runtime::Handle::current(),
         client: ClientId::random().unwrap(),
@@ -184,22 +184,22 @@ async fn many_locks_are_held_over_two_connections() {
         });
     }
     let leases = bounded(tasks.join_all()).await;
-    let before = statements(&mariadb);
+    let before = statements(&server);
     let renewed = bounded(backend.renew(leases)).await.unwrap();
     assert!(renewed.iter().all(|it| matches!(it, RenewOutcome::Renewed)));
-    let spent = statements(&mariadb) - before;
+    let spent = statements(&server) - before;
     assert!(spent <= 20, "{spent} statements for 10 000 renewals and a look at the count");
-    assert_eq!(mariadb.sql(&format!("SELECT COUNT(*) {OURS}")).trim(), "2");
+    assert_eq!(server.sql(&format!("SELECT COUNT(*) {OURS}")).trim(), "2");
 }
 
 /// P10: a hand-over takes two statements: one that releases and grants, one that queues again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_takes_two_statements() {
-    let mariadb = MariaDb::start();
-    let url = prepare(&mariadb).await;
+    let server = start_server();
+    let url = prepare(&server).await;
     let locker = connect(&url).await;
     let (rounds, waiters) = (20, 16);
-    let before = statements(&mariadb);
+    let before = statements(&server);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..waiters {
         let lock = locker.mutex(NAME).unwrap().with(Options::default().ttl(TTL * 5)).unwrap();
@@ -210,7 +210,7 @@ async fn a_hand_over_takes_two_statements() {
         });
     }
     bounded(tasks.join_all()).await;
-    let spent = statements(&mariadb) - before;
+    let spent = statements(&server) - before;
     let most = 2 * rounds * waiters + 20;
     assert!(spent <= most, "{spent} statements for {} hand-overs", rounds * waiters);
 }
@@ -218,8 +218,8 @@ async fn a_hand_over_takes_two_statements() {
 /// P10: so does one between processes, because a listener that is woken goes on listening.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_between_processes_takes_two_statements() {
-    let mariadb = MariaDb::start();
-    let url = prepare(&mariadb).await;
+    let server = start_server();
+    let url = prepare(&server).await;
     let (rounds, waiters) = (15, 24);
     let mut lockers = Vec::new();
     for _ in 0..waiters {
@@ -227,9 +227,9 @@ async fn a_hand_over_between_processes_takes_two_statements() {
     }
     let listeners = "SELECT SUM(IS_USED_LOCK(CONCAT('lockfast:l:', HEX(client))) IS NOT NULL) FROM \
                      lockfast_clients";
-    eventually("all listen", TTL, async || mariadb.sql(listeners).trim() == waiters.to_string())
+    eventually("all listen", TTL, async || server.sql(listeners).trim() == waiters.to_string())
         .await;
-    let before = statements(&mariadb);
+    let before = statements(&server);
     let mut tasks = tokio::task::JoinSet::new();
     for locker in lockers {
         tasks.spawn(async move {
@@ -239,7 +239,7 @@ async fn a_hand_over_between_processes_takes_two_statements() {
         });
     }
     bounded(tasks.join_all()).await;
-    let spent = statements(&mariadb) - before;
+    let spent = statements(&server) - before;
     // Whoever is late confirms what it was given, a listener that is woken at a bad moment is asked
     // again, and everybody looks and listens now and then.
     let most = 3 * rounds * waiters + 100;
@@ -249,7 +249,7 @@ async fn a_hand_over_between_processes_takes_two_statements() {
 /// P9: a holder that dies frees its lock after its ttl, and a detached lease is no exception.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_nobody_renews_ends() {
-    let (_mariadb, first, second) = start().await;
+    let (_server, first, second) = start().await;
     hold_detached(&first, NAME, Duration::from_secs(1)).await;
     refusal(&second, NAME).await;
     let waiter = wait_behind(&second);

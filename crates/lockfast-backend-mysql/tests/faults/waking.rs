@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use lockfast::{Moment, WatchKind};
 
-use crate::kit::{MariaDb, bounded, connect, connections, eventually, hold, prepare, refusal, ttl};
+use crate::kit::{
+    bounded, connect, connections, eventually, hold, prepare, refusal, start_server, ttl,
+};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(6);
@@ -14,11 +16,11 @@ const TTL: Duration = Duration::from_secs(6);
 /// nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_may_wake() {
-    let mariadb = MariaDb::start();
-    let url = prepare(&mariadb).await;
+    let server = start_server();
+    let url = prepare(&server).await;
     // The listener then waits as the user who calls it, whom the maker of the schema may not
     // interrupt.
-    mariadb.sql(
+    server.sql(
         "ALTER PROCEDURE lockfast_listen SQL SECURITY INVOKER; GRANT ALL ON lockfast.* TO locks",
     );
     let (first, second) = (connect(&url).await, connect(&url).await);
@@ -35,21 +37,21 @@ async fn nobody_may_wake() {
 /// P10: a waiter whose listening connection was killed is woken over the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_listener_is_killed() {
-    let mariadb = MariaDb::start();
-    let url = prepare(&mariadb).await;
+    let server = start_server();
+    let url = prepare(&server).await;
     let first = connect(&url).await;
     let second = connect(&url).await;
-    eventually("it listens", TTL, async || connections(&mariadb).1 != 0).await;
+    eventually("it listens", TTL, async || connections(&server).1 != 0).await;
     let guard = hold(&first, NAME, ttl(TTL)).await;
     let waiter = tokio::spawn(async move {
         let guard = hold(&second, NAME, ttl(TTL).wait(TTL * 3)).await;
         (guard, Moment::now(), second)
     });
     eventually("one waits", TTL, async || refusal(&first, NAME).await.lock.waiting == 1).await;
-    let (_, listener) = connections(&mariadb);
-    mariadb.sql(&format!("KILL CONNECTION {listener}"));
+    let (_, listener) = connections(&server);
+    server.sql(&format!("KILL CONNECTION {listener}"));
     eventually("it listens again", TTL, async || {
-        let (_, next) = connections(&mariadb);
+        let (_, next) = connections(&server);
         next != 0 && next != listener
     })
     .await;
@@ -65,26 +67,25 @@ async fn the_listener_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_is_woken_while_it_reads() {
     const CYCLES: usize = 100;
-    let mariadb = Arc::new(MariaDb::start());
-    let url = prepare(&mariadb).await;
+    let server = Arc::new(start_server());
+    let url = prepare(&server).await;
     let (worker, watcher) = (connect(&url).await, connect(&url).await);
     let mut events = watcher.watch().await.unwrap();
-    let who = mariadb.sql("SELECT HEX(client) FROM lockfast_clients WHERE watches_us > 0");
+    let who = server.sql("SELECT HEX(client) FROM lockfast_clients WHERE watches_us > 0");
     let who = who.trim().to_owned();
     eventually("it listens", TTL, async || {
-        let listener = mariadb.sql(&format!("SELECT IS_USED_LOCK('lockfast:l:{who}')"));
+        let listener = server.sql(&format!("SELECT IS_USED_LOCK('lockfast:l:{who}')"));
         listener.trim() != "NULL"
     })
     .await;
-    mariadb.sql("CREATE TABLE pester (id INT PRIMARY KEY); INSERT INTO pester VALUES (1)");
+    server.sql(
+        "DELIMITER //\nCREATE TABLE pester (id INT PRIMARY KEY)// INSERT INTO pester VALUES (1)// CREATE \
+         PROCEDURE pester(who CHAR(12)) WHILE EXISTS (SELECT * FROM pester) DO CALL lockfast_wake(who); \
+         DO SLEEP(0.01 * RAND()); END WHILE//",
+    );
     let pester = tokio::task::spawn_blocking({
-        let mariadb = Arc::clone(&mariadb);
-        move || {
-            mariadb.sql(&format!(
-                "DELIMITER //\nBEGIN NOT ATOMIC FOR i IN 1..1000 DO IF EXISTS (SELECT * FROM pester) \
-                 THEN CALL lockfast_wake('{who}'); DO SLEEP(0.01 * RAND()); END IF; END FOR; END//"
-            ))
-        }
+        let server = Arc::clone(&server);
+        move || server.sql(&format!("CALL pester('{who}')"))
     });
     let mut told = Vec::new();
     for _ in 0..CYCLES {
@@ -93,7 +94,7 @@ async fn a_listener_is_woken_while_it_reads() {
         told.extend([(WatchKind::Granted, fence), (WatchKind::Released, fence)]);
         guard.release().await.unwrap();
     }
-    mariadb.sql("DELETE FROM pester");
+    server.sql("DELETE FROM pester");
     bounded(pester).await.unwrap();
     for expected in told {
         let event = bounded(events.next()).await.unwrap();
@@ -105,8 +106,8 @@ async fn a_listener_is_woken_while_it_reads() {
 /// give the lock back: nobody else gets in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_offer_is_mailed_twice() {
-    let mariadb = MariaDb::start();
-    let url = prepare(&mariadb).await;
+    let server = start_server();
+    let url = prepare(&server).await;
     let (first, second) = (connect(&url).await, connect(&url).await);
     let guard = hold(&first, NAME, ttl(TTL)).await;
     let waiter = tokio::spawn({
@@ -116,16 +117,16 @@ async fn an_offer_is_mailed_twice() {
     eventually("one waits", TTL, async || refusal(&first, NAME).await.lock.waiting == 1).await;
     guard.release().await.unwrap();
     let next = bounded(waiter).await.unwrap();
-    let mails = || mariadb.sql("SELECT COUNT(*) FROM lockfast_mail").trim().to_owned();
+    let mails = || server.sql("SELECT COUNT(*) FROM lockfast_mail").trim().to_owned();
     for lasts_us in [1_500_000, 3_600_000_000_u64] {
-        mariadb.sql(&format!(
+        server.sql(&format!(
             "INSERT INTO lockfast_mail (client, sent_us, body) SELECT LEFT(holder, 6), since_us, \
              CONCAT_WS('\t', 'G', HEX(holder), fence, since_us, {lasts_us}, name) FROM \
              lockfast_locks WHERE name = '{NAME}'"
         ));
         // It is deleted when the client comes back for more, so after it was heard.
         eventually("it is read", TTL, async || {
-            mariadb.sql(&format!(
+            server.sql(&format!(
                 "SELECT HEX(LEFT(holder, 6)) INTO @who FROM lockfast_locks WHERE name = '{NAME}'; \
                  CALL lockfast_rouse(@who)"
             ));

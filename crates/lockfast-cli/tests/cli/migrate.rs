@@ -1,7 +1,7 @@
 //! `migrate` on real databases: it says what it did, once, and who may not is told so by the exit
 //! code (C52).
 
-use lockfast_conformance::fault::mariadb::MariaDb;
+use lockfast_conformance::fault::mysql::{Flavor, Mysql};
 use lockfast_conformance::fault::postgres::Postgres;
 
 use crate::sandbox::{Finished, Running, Sandbox};
@@ -42,7 +42,7 @@ fn postgres_gets_its_schema_once() {
 
 #[test]
 fn mariadb_gets_its_schema_once() {
-    let (sandbox, mut server) = (Sandbox::new(), MariaDb::start());
+    let (sandbox, mut server) = (Sandbox::new(), Mysql::start(Flavor::MariaDb));
     server.sql("CREATE USER app IDENTIFIED BY 'secret'; GRANT SELECT ON lockfast.* TO app");
     let refused = run_on(&sandbox, &server.url_as("app", Some("secret")), &["migrate"]).expect(77);
     assert!(refused.stderr.contains("CREATE ROUTINE"), "{}", refused.stderr);

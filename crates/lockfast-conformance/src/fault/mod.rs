@@ -9,7 +9,7 @@ pub mod child;
 pub mod clock;
 pub mod flaky;
 pub mod foreign;
-pub mod mariadb;
+pub mod mysql;
 mod pause;
 pub mod pgbouncer;
 pub mod port;

@@ -1,7 +1,14 @@
-//! A real MariaDB on a free port of loopback and a Unix socket, in a directory of its own.
+//! A real MariaDB or MySQL on a free port of loopback and a Unix socket, in a directory of its own.
+//!
+//! ```no_run
+//! use lockfast_conformance::fault::mysql::{Flavor, Mysql};
+//!
+//! let server = Mysql::start(Flavor::MySql);
+//! let url = server.url();
+//! ```
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -18,12 +25,75 @@ use super::{program, template};
 const SUPERUSER: &str = "root";
 const DATABASE: &str = "lockfast";
 
-/// Small files are copied fast.
-const LOG_SIZE: &str = "--innodb-log-file-size=8M";
+/// Where `cargo xtask setup` puts MySQL, which no package of the machine brings.
+const MYSQL_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/mysql/bin");
+
+/// Whose server it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavor {
+    /// MariaDB, from the machine's packages.
+    MariaDb,
+    /// Oracle's MySQL.
+    MySql,
+}
+
+impl Flavor {
+    /// The server.
+    fn server(self) -> PathBuf {
+        match self {
+            Self::MariaDb => program::find("mariadbd"),
+            Self::MySql => find_mysql("mysqld"),
+        }
+    }
+
+    /// Its command line client.
+    fn client(self) -> PathBuf {
+        match self {
+            Self::MariaDb => program::find("mariadb"),
+            Self::MySql => find_mysql("mysql"),
+        }
+    }
+
+    /// What every server of this kind is told. Small files are copied fast.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::MariaDb => &["--innodb-log-file-size=8M"],
+            Self::MySql => &[
+                "--innodb-redo-log-capacity=8M",
+                "--secure-file-priv=NULL",
+                "--mysqlx=OFF",
+                "--performance-schema=OFF",
+            ],
+        }
+    }
+
+    /// What makes it faster when the machine's crash need not be survived.
+    fn careless(self) -> &'static [&'static str] {
+        // A commit reaches the system but not the disk.
+        match self {
+            Self::MariaDb => {
+                &["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync"]
+            }
+            Self::MySql => &[
+                "--innodb-flush-log-at-trx-commit=2",
+                "--innodb-flush-method=nosync",
+                "--disable-log-bin",
+            ],
+        }
+    }
+}
+
+/// A program of MySQL.
+fn find_mysql(program: &str) -> PathBuf {
+    let path = Path::new(MYSQL_FOLDER).join(program);
+    assert!(path.is_file(), "MySQL is not there; run: cargo xtask setup");
+    path
+}
 
 /// How a server is to be.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Setup {
+    flavor: Flavor,
     options: Vec<String>,
     durable: bool,
     clock: bool,
@@ -32,11 +102,11 @@ pub struct Setup {
 impl Setup {
     /// A server with a user `root` without a password, that may lose commits when the machine
     /// crashes, but not when only the server does.
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(flavor: Flavor) -> Self {
+        Self { flavor, options: Vec::new(), durable: false, clock: false }
     }
 
-    /// Any option of mariadbd, such as `--max-connections=10`; the last one counts.
+    /// Any option of the server, such as `--max-connections=10`; the last one counts.
     pub fn option(mut self, option: impl Into<String>) -> Self {
         self.options.push(option.into());
         self
@@ -61,13 +131,18 @@ impl Setup {
     }
 
     /// Starts it and waits until it answers.
-    pub fn start(self) -> MariaDb {
+    pub fn start(self) -> Mysql {
         let directory = tempfile::tempdir().unwrap();
-        template::copy(&prepare(), &directory.path().join("data"));
+        template::copy(&prepare(self.flavor), &directory.path().join("data"));
         let clock = self.clock.then(|| Clock::new(directory.path()));
         let port = Port::take();
-        let mut server = MariaDb { server: None, setup: self, port, directory, clock };
+        let mut server = Mysql { server: None, setup: self, port, directory, clock };
         server.launch();
+        if server.flavor() == Flavor::MySql {
+            // Without names of hosts, loopback is not the host that its first user may come from.
+            server.sql_on("", &format!("CREATE USER {SUPERUSER}@'%'"));
+            server.sql_on("", &format!("GRANT ALL ON *.* TO {SUPERUSER}@'%' WITH GRANT OPTION"));
+        }
         server.sql_on("", &format!("CREATE DATABASE {DATABASE}"));
         server
     }
@@ -75,7 +150,7 @@ impl Setup {
 
 /// A running server. Dropping it kills it and removes its directory.
 #[derive(Debug)]
-pub struct MariaDb {
+pub struct Mysql {
     // The first to be dropped: it must end before its directory goes.
     server: Option<Server>,
     setup: Setup,
@@ -84,10 +159,15 @@ pub struct MariaDb {
     clock: Option<Clock>,
 }
 
-impl MariaDb {
+impl Mysql {
     /// A server with a user `root` without a password.
-    pub fn start() -> Self {
-        Setup::new().start()
+    pub fn start(flavor: Flavor) -> Self {
+        Setup::new(flavor).start()
+    }
+
+    /// Whose it is.
+    pub fn flavor(&self) -> Flavor {
+        self.setup.flavor
     }
 
     /// The port that it listens on.
@@ -102,7 +182,7 @@ impl MariaDb {
 
     /// Its Unix socket.
     pub fn socket(&self) -> PathBuf {
-        self.directory.path().join("mariadb.sock")
+        self.directory.path().join("mysql.sock")
     }
 
     /// Its clock, if it was set up with one.
@@ -185,7 +265,7 @@ impl MariaDb {
     }
 
     fn client(&self, database: &str, sql: &str) -> Command {
-        let mut command = Command::new(program::find("mariadb"));
+        let mut command = Command::new(self.setup.flavor.client());
         command.args(["--no-defaults", "--batch", "--skip-column-names", "--user", SUPERUSER]);
         command.arg("--socket").arg(self.socket()).args(["--execute", sql, database]);
         command
@@ -193,21 +273,20 @@ impl MariaDb {
 
     fn launch(&mut self) {
         let directory = self.directory.path();
-        let mut command = Command::new(program::find("mariadbd"));
-        command.args(["--no-defaults", LOG_SIZE, "--bind-address=127.0.0.1"]);
+        let flavor = self.setup.flavor;
+        let mut command = Command::new(flavor.server());
+        command.args(["--no-defaults", "--bind-address=127.0.0.1"]).args(flavor.options());
         command.args(["--skip-name-resolve", "--innodb-buffer-pool-size=64M"]);
         if rustix::process::geteuid().is_root() {
             command.arg("--user=root");
         }
         if !self.setup.durable {
-            // A commit reaches the system but not the disk.
-            command.args(["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync"]);
+            command.args(flavor.careless());
         }
         command.arg(format!("--port={}", self.port()));
         // A server that starts removes the temporary tables of all that share the directory.
         command.arg(format!("--tmpdir={}", directory.display()));
-        for (option, file) in [("datadir", "data"), ("socket", "mariadb.sock"), ("pid-file", "pid")]
-        {
+        for (option, file) in [("datadir", "data"), ("socket", "mysql.sock"), ("pid-file", "pid")] {
             command.arg(format!("--{option}={}", directory.join(file).display()));
         }
         command.args(&self.setup.options).current_dir(directory);
@@ -221,13 +300,24 @@ impl MariaDb {
 }
 
 /// A data directory that nobody has used yet.
-fn prepare() -> PathBuf {
-    let version = program::run_well(Command::new(program::find("mariadbd")).arg("--version"));
-    let version = version.split_whitespace().nth(2).unwrap_or("unknown");
-    template::prepare(&format!("mariadb-{}", version.replace('/', "-")), |directory| {
-        let mut command = Command::new(program::find("mariadb-install-db"));
-        command.args(["--no-defaults", "--auth-root-authentication-method=normal", LOG_SIZE]);
-        command.args(["--skip-test-db", "--skip-name-resolve"]);
+fn prepare(flavor: Flavor) -> PathBuf {
+    let version = program::run_well(Command::new(flavor.server()).arg("--version"));
+    let version = version.split_whitespace().nth(2).unwrap_or("unknown").replace('/', "-");
+    template::prepare(&format!("{flavor:?}-{version}").to_lowercase(), |directory| {
+        let mut command = match flavor {
+            Flavor::MariaDb => {
+                let mut command = Command::new(program::find("mariadb-install-db"));
+                command.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
+                command.args(["--skip-test-db", "--skip-name-resolve"]);
+                command
+            }
+            Flavor::MySql => {
+                let mut command = Command::new(flavor.server());
+                command.args(["--no-defaults", "--initialize-insecure", "--disable-log-bin"]);
+                command
+            }
+        };
+        command.args(flavor.options());
         if rustix::process::geteuid().is_root() {
             command.arg("--user=root");
         }
@@ -237,5 +327,7 @@ fn prepare() -> PathBuf {
         let temporary = tempfile::tempdir().unwrap();
         command.arg(format!("--tmpdir={}", temporary.path().display()));
         program::run_well(&mut command);
+        // Each server makes up an identity of its own.
+        let _ = std::fs::remove_file(directory.join("auto.cnf"));
     })
 }
