@@ -1,6 +1,6 @@
 //! What the server says finds the one whom it concerns.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lockfast_core::lobby::{Place, Purpose};
@@ -119,7 +119,7 @@ impl Store {
                 if asker.is_closed() {
                     self.undo(&claim);
                 } else {
-                    self.lobby.enter(claim, asker, *place, sent);
+                    self.let_wait(claim, asker, *place, sent);
                 }
                 return;
             }
@@ -144,13 +144,19 @@ impl Store {
         }
     }
 
-    /// Undoes a grant and then tells why.
-    pub(crate) fn refuse(&self, claim: &Claim, askers: Vec<Asker<Answer>>, failure: &Failure) {
-        for asker in askers {
-            let then = Then::Refuse(asker, failure.clone());
-            let (name, holder) = (claim.name.clone(), claim.holder);
-            self.submit(Op::Give(Give { name, holder, then, tries: 0 }));
+    /// Lets a claim wait until its turn comes. Pushes are heard before answers: what was offered
+    /// already may be over by now, so it looks.
+    fn let_wait(&self, claim: Arc<Claim>, asker: Asker<Answer>, place: Place, sent: Moment) {
+        let offer = self.lobby.enter(Arc::clone(&claim), asker, place, sent);
+        if offer.is_some() {
+            self.submit(Op::Take(Take { claim, purpose: Purpose::Look, tries: 0 }));
         }
+    }
+
+    /// Undoes a grant and then tells why.
+    pub(crate) fn refuse(&self, claim: &Arc<Claim>, askers: Vec<Asker<Answer>>, failure: &Failure) {
+        let then = Then::Refuse(askers, failure.clone());
+        self.submit(Op::Give(Give::of_claim(claim, then)));
     }
 
     pub(crate) fn remember(&self, claim: &Claim, fence: Fence) {
@@ -189,11 +195,8 @@ impl Store {
 
     pub(crate) fn tell_given(&self, give: Give, outcome: ReleaseOutcome) {
         self.forget(give.holder);
-        match give.then {
-            Then::Tell(asker) => drop(asker.send(Ok(outcome))),
-            Then::Nothing => {}
-            Then::Refuse(asker, failure) => drop(asker.send(Err(failure))),
-        }
+        self.unsettled.settle(give.holder);
+        give.into_thens().for_each(|then| then.tell(Ok(&outcome)));
     }
 
     fn answer_renew(
@@ -284,7 +287,7 @@ impl Store {
             Op::Take(Take { claim, purpose: Purpose::First(asker), .. })
                 if claim.wait.is_open() =>
             {
-                self.lobby.enter(claim, asker, place, now);
+                self.let_wait(claim, asker, place, now);
             }
             Op::Take(Take { claim, purpose: Purpose::Look, .. }) => {
                 self.lobby.stay(claim.holder, place, now);
@@ -300,11 +303,7 @@ impl Store {
                 let askers = self.lobby.miss(take, failure.retry == Retry::Later);
                 askers.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
-            Op::Give(give) => match give.then {
-                Then::Tell(asker) => drop(asker.send(Err(failure.clone()))),
-                Then::Nothing => {}
-                Then::Refuse(asker, failure) => drop(asker.send(Err(failure))),
-            },
+            Op::Give(give) => give.into_thens().for_each(|then| then.tell(Err(failure))),
             Op::Renew(renew) => drop(renew.asker.send(Err(failure.clone()))),
             Op::Plain(plain) => drop(plain.asker.send(Err(failure.clone()))),
         }

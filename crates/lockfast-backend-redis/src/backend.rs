@@ -138,8 +138,13 @@ impl Redis {
         let claim = Arc::new(Claim::new(request));
         self.make_way(&claim).await?;
         let (asker, answer) = oneshot::channel();
+        let mut asking = Asking { store: &self.store, claim: &claim, is_open: true };
         self.store.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
-        match receive(answer).await.map_err(|error| error.with_lock(&claim.name))? {
+        let answer = receive(answer).await.map_err(|error| error.with_lock(&claim.name));
+        asking.is_open = answer.as_ref().is_err_and(leaves_open);
+        let answer = answer?;
+        self.store.unsettled.settle(claim.holder);
+        match answer {
             Answer::Granted(grant) => Ok(AcquireOutcome::Granted(grant)),
             Answer::Taken(seen) => {
                 let waited = Moment::now().since(start);
@@ -192,12 +197,14 @@ impl Redis {
             return Ok(ReleaseOutcome::NotHeld);
         }
         // Whoever still waits for it is told that it is over.
-        drop(self.store.lobby.take(holder));
+        if let Some(waiter) = self.store.lobby.take(holder) {
+            self.store.unsettled.note(&waiter.claim);
+        }
         let (asker, answer) = oneshot::channel();
-        let then = Then::Tell(asker);
-        let lock = name.clone();
-        self.store.submit(Op::Give(Give { name, holder, then, tries: 0 }));
-        receive(answer).await.map_err(|error| error.with_lock(&lock))
+        let claim = self.store.unsettled.find(holder);
+        let give = Give::new(name.clone(), holder, Then::Tell(asker));
+        self.store.submit(Op::Give(Give { claim, ..give }));
+        receive(answer).await.map_err(|error| error.with_lock(&name))
     }
 
     async fn renew_some(&self, leases: Arc<[RenewRequest]>) -> Result<Vec<RenewOutcome>> {
@@ -265,6 +272,26 @@ impl Redis {
             _ => RevokeOutcome::OtherFence(holders),
         })
     }
+}
+
+/// An acquisition under way: unless its answer is known when this is dropped, it is unsettled.
+struct Asking<'a> {
+    store: &'a Store,
+    claim: &'a Arc<Claim>,
+    is_open: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.store.unsettled.note(self.claim);
+        }
+    }
+}
+
+/// Whether an acquisition that ended so may have been granted, or wait.
+fn leaves_open(error: &Error) -> bool {
+    [ErrorKind::Unreachable, ErrorKind::WrongNode, ErrorKind::Internal].contains(&error.kind())
 }
 
 pub(crate) async fn receive<T>(answer: oneshot::Receiver<Result<T, Failure>>) -> Result<T> {

@@ -33,16 +33,58 @@ pub(crate) type Take = lobby::Take<Claim>;
 pub(crate) struct Give {
     pub(crate) name: LockName,
     pub(crate) holder: HolderId,
+    /// As what the holder waits, if it may be in the queue.
+    pub(crate) claim: Option<Arc<Claim>>,
     pub(crate) then: Then,
+    /// Of others who gave back the same.
+    pub(crate) also: Vec<Then>,
     pub(crate) tries: u8,
+}
+
+impl Give {
+    pub(crate) fn new(name: LockName, holder: HolderId, then: Then) -> Self {
+        Self { name, holder, claim: None, then, also: Vec::new(), tries: 0 }
+    }
+
+    /// Gives up a claim, whether it was granted by now or waits.
+    pub(crate) fn of_claim(claim: &Arc<Claim>, then: Then) -> Self {
+        let give = Self::new(claim.name.clone(), claim.holder, then);
+        Self { claim: Some(Arc::clone(claim)), ..give }
+    }
+
+    /// Lets one release answer both.
+    fn absorb(&mut self, twin: Self) {
+        self.also.push(twin.then);
+        self.also.extend(twin.also);
+        self.claim = self.claim.take().or(twin.claim);
+        self.tries = self.tries.max(twin.tries);
+    }
+
+    /// All that follows it.
+    pub(crate) fn into_thens(self) -> impl Iterator<Item = Then> {
+        std::iter::once(self.then).chain(self.also)
+    }
 }
 
 /// What follows a release.
 pub(crate) enum Then {
     Tell(Asker<ReleaseOutcome>),
     Nothing,
-    /// What was granted is undone; its asker is told why, but not before.
-    Refuse(Asker<Answer>, Failure),
+    /// What was granted is undone; its askers are told why, but not before.
+    Refuse(Vec<Asker<Answer>>, Failure),
+}
+
+impl Then {
+    /// Tells who asked what became of the release.
+    pub(crate) fn tell(self, outcome: Result<&ReleaseOutcome, &Failure>) {
+        match self {
+            Self::Tell(asker) => drop(asker.send(outcome.cloned().map_err(Clone::clone))),
+            Self::Nothing => {}
+            Self::Refuse(askers, failure) => {
+                askers.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
+            }
+        }
+    }
 }
 
 /// Asks for more time.
@@ -156,6 +198,17 @@ impl Batch {
             Op::Renew(renew) => self.renews.push(renew),
             Op::Plain(plain) => self.plains.push((plain, 0)),
         }
+    }
+
+    /// Lets a release go with one of the same holder that is in the batch, so that no call names a
+    /// holder twice. Returns it if there is none.
+    pub(crate) fn absorb(&mut self, give: Give) -> Option<Give> {
+        let mut gives = self.simple.gives.iter_mut().chain(&mut self.gives);
+        match gives.find(|it| it.holder == give.holder && it.name == give.name) {
+            Some(twin) => twin.absorb(give),
+            None => return Some(give),
+        }
+        None
     }
 
     /// How many locks it is about; renewals are batches of their own.

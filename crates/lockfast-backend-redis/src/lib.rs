@@ -26,6 +26,7 @@ mod simple;
 mod slot;
 mod store;
 mod topology;
+mod unsettled;
 mod watcher;
 mod wire;
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use lockfast_core::lobby::{TICK, Waiter};
 use lockfast_core::time::ClockPair;
-use lockfast_core::{Fence, Grant, HolderId, LockName, LossCause, Moment, RenewRequest};
+use lockfast_core::{Fence, Grant, HolderId, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::answer::tell_all;
-use crate::batch::{Give, Op, Renew, Renewal, Take, Then};
+use crate::batch::{Op, Renew, Renewal, Take};
 use crate::claim::{Answer, Claim};
 use crate::record;
 use crate::store::Store;
@@ -75,11 +75,19 @@ impl Store {
         }
     }
 
+    /// Tells whoever waits for it. What nobody here waits for (any more) is left alone: whoever gave
+    /// it up releases it, and whoever is about to wait for it will look.
     fn take_offer(&self, offer: &Offer, key: &str) {
-        let waiter = self.lobby.take(offer.holder);
-        let Some(mut waiter) = waiter else { return self.decline(offer, key) };
+        let is_other = |claim: Arc<Claim>| {
+            key.strip_prefix(self.config().prefix.as_str()) != Some(claim.name.as_str())
+        };
+        if self.lobby.find(offer.holder).is_some_and(is_other) {
+            tracing::warn!(key, "the server pushed a lock that was not asked for");
+            return;
+        }
+        let Some(mut waiter) = self.lobby.take_called(offer.holder, ()) else { return };
         if !waiter.is_wanted() {
-            return self.decline(offer, key);
+            return self.undo(&waiter.claim);
         }
         self.remember(&waiter.claim, offer.fence);
         // Nobody renews a detached lease, and replicas must be asked before it counts. Without a
@@ -94,16 +102,7 @@ impl Store {
         };
         let grant = offer.grant(clock);
         if !tell_all(waiter.askers, || Answer::Granted(grant.clone())) {
-            self.decline(offer, key);
-        }
-    }
-
-    /// Nobody here wants it: it goes on to the next.
-    fn decline(&self, offer: &Offer, key: &str) {
-        let name = key.strip_prefix(self.config().prefix.as_str()).map(LockName::new);
-        if let Some(Ok(name)) = name {
-            let holder = offer.holder;
-            self.submit(Op::Give(Give { name, holder, then: Then::Nothing, tries: 0 }));
+            self.undo(&waiter.claim);
         }
     }
 

@@ -161,3 +161,7 @@ pub(crate) static CLUSTER: Scripts = Scripts {
     give: Script::new(GIVE, || digest(GIVE)),
     keep: Script::new(KEEP, || digest(KEEP)),
 };
+
+#[cfg(test)]
+#[path = "script_test.rs"]
+mod tests;

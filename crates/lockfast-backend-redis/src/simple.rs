@@ -97,16 +97,14 @@ impl Store {
     /// Adds a request to a batch, among the simple ones if it is.
     pub(crate) fn sort_into(&self, batch: &mut Batch, op: Op) {
         match op {
-            Op::Take(take) if is_simple(&take) && self.simplicity.is_given() => {
+            Op::Take(take) if self.is_simple_take(&take) => {
                 batch.simple.takes.push(take);
             }
-            Op::Give(give)
-                if give.tries == 0
-                    && !self.simplicity.is_sharer(give.holder)
-                    && self.simplicity.is_given() =>
-            {
-                batch.simple.gives.push(give);
-            }
+            Op::Give(give) => match batch.absorb(give) {
+                Some(give) if self.is_simple_give(&give) => batch.simple.gives.push(give),
+                Some(give) => batch.gives.push(give),
+                None => {}
+            },
             Op::Renew(renew)
                 if renew.tries == 0
                     && !renew.confirm
@@ -117,6 +115,24 @@ impl Store {
             }
             op => batch.add(op),
         }
+    }
+
+    fn is_simple_take(&self, take: &Take) -> bool {
+        // Who asked before may have lost the lock to an operator, and must hear of it.
+        take.tries == 0
+            && matches!(take.purpose, Purpose::First(_))
+            && take.claim.mode == Mode::Exclusive
+            && !take.claim.has_floor
+            && self.unsettled.find(take.claim.holder).is_none()
+            && self.simplicity.is_given()
+    }
+
+    fn is_simple_give(&self, give: &Give) -> bool {
+        // Who may be in the queue is not looked for there by the simple script.
+        give.tries == 0
+            && give.claim.is_none()
+            && !self.simplicity.is_sharer(give.holder)
+            && self.simplicity.is_given()
     }
 
     /// Writes those that renew and take, which come first.
@@ -270,13 +286,6 @@ fn complaint(reply: Option<&Reply>) -> Failure {
     }
 }
 
-fn is_simple(take: &Take) -> bool {
-    take.tries == 0
-        && matches!(take.purpose, Purpose::First(_))
-        && take.claim.mode == Mode::Exclusive
-        && !take.claim.has_floor
-}
-
 #[cfg(test)]
 mod tests {
     use lockfast_core::{LockName, RenewRequest};
@@ -332,7 +341,7 @@ mod tests {
         let give = || {
             let (name, holder) =
                 (LockName::new("nightly").unwrap(), HolderId::random(store.client).unwrap());
-            Op::Give(Give { name, holder, then: Then::Nothing, tries: 0 })
+            Op::Give(Give::new(name, holder, Then::Nothing))
         };
         assert_eq!(commands(give()), (0, 1));
         for (answer, before) in [(":2\r\n", 1), (":1\r\n", 0)] {

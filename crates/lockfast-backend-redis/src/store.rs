@@ -23,6 +23,7 @@ use crate::cluster::Cluster;
 use crate::config::{Config, Endpoint, OnDataLoss};
 use crate::record::{self, Keys};
 use crate::simple::Simplicity;
+use crate::unsettled::Unsettled;
 use crate::wire::connection::Connection;
 use crate::wire::dial::Dialer;
 use crate::wire::link::{Pump, Traffic};
@@ -67,6 +68,7 @@ pub(crate) struct Store {
     /// Whether what was given back last went on to somebody who waited for it.
     has_heirs: AtomicBool,
     pub(crate) simplicity: Simplicity,
+    pub(crate) unsettled: Unsettled,
     /// What we hold, for a server that has forgotten it; kept only with the quarantine.
     pub(crate) held: Option<Mutex<HashMap<HolderId, (Mode, Fence)>>>,
 }
@@ -125,6 +127,7 @@ impl Store {
             needs_enrolment: AtomicBool::new(false),
             held: quarantine.then(Mutex::default),
             simplicity: Simplicity::new(is_simple),
+            unsettled: Unsettled::default(),
             flying: AtomicUsize::new(0),
             has_heirs: AtomicBool::new(false),
         })
@@ -191,9 +194,8 @@ impl Store {
     }
 
     /// Gives back what nobody wants, in the background.
-    pub(crate) fn undo(&self, claim: &Claim) {
-        let (name, holder) = (claim.name.clone(), claim.holder);
-        self.submit(Op::Give(Give { name, holder, then: Then::Nothing, tries: 0 }));
+    pub(crate) fn undo(&self, claim: &Arc<Claim>) {
+        self.submit(Op::Give(Give::of_claim(claim, Then::Nothing)));
     }
 
     /// Tends those who wait, for ever.

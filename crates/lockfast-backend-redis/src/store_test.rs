@@ -1,6 +1,6 @@
 use super::*;
 use lockfast_core::lobby::{Place, Purpose, Take};
-use lockfast_core::{AcquireRequest, Address, LockName, Wait};
+use lockfast_core::{AcquireRequest, Address, LockName, ReleaseOutcome, Wait};
 use tokio::sync::oneshot;
 
 /// A store that nobody is connected to: what is asked of it stays in its queue.
@@ -45,4 +45,27 @@ async fn nobody_looks_after_a_release() {
     look();
     let asked: Vec<Op> = store.gather().unwrap().0.into_ops().collect();
     assert!(matches!(asked.as_slice(), [Op::Give(_)]), "{} requests", asked.len());
+}
+
+/// B14, P1: releases of one holder that wait together are sent once, and all who asked are answered.
+#[tokio::test]
+async fn a_holder_is_released_once_in_a_batch() {
+    let store = store();
+    let name = |name: &str| LockName::new(name).unwrap();
+    let holders = [(); 2].map(|()| HolderId::random(store.client).unwrap());
+    let mut answers = Vec::new();
+    for (lock, holder) in [("a", 0), ("a", 0), ("b", 0), ("a", 1), ("a", 0)] {
+        let (asker, answer) = oneshot::channel();
+        store.submit(Op::Give(Give::new(name(lock), holders[holder], Then::Tell(asker))));
+        answers.push(answer);
+    }
+    let (batch, _) = store.gather().unwrap();
+    assert_eq!((batch.len(), store.waiting.load(Ordering::Acquire)), (3, 0));
+    for op in batch.into_ops() {
+        let Op::Give(give) = op else { panic!("a release") };
+        store.tell_given(give, ReleaseOutcome::Released);
+    }
+    for answer in answers {
+        assert_eq!(answer.await.unwrap(), Ok(ReleaseOutcome::Released));
+    }
 }

@@ -30,6 +30,8 @@ if found[count + 1] then
 end
 local crowd = found[count + 2]
 local fence, now_us, is_raised
+-- What stands in the locks that this call has changed: it may name one of them again.
+local current = {}
 
 -- Gives the lock to the first one that waits and is there, and tells it and the one behind it, as
 -- settle() in queue.lua does. Returns nil if nobody waits.
@@ -71,7 +73,8 @@ local function pass_on(lock, queue)
       end
     end
     if call('PUBLISH', 'lockfast:push:' .. client, message) > 0 then
-      call('SET', lock, holder .. '.' .. text, 'PX', lease)
+      current[lock] = holder .. '.' .. text
+      call('SET', lock, current[lock], 'PX', lease)
       fence, is_raised = text, true
       return 2
     end
@@ -81,11 +84,15 @@ end
 local answers, gone = {}, {}
 for i = 1, count do
   local value, lock = found[i], KEYS[2 * i + 2]
+  if current[lock] ~= nil then
+    value = current[lock]
+  end
   answers[i] = 0
   if value and string.sub(value, 1, 23) == ARGV[i] then
     answers[i] = crowd and pass_on(lock, KEYS[2 * i + 3])
     if not answers[i] then
       gone[#gone + 1] = lock
+      current[lock] = false
       answers[i] = 1
     end
   end

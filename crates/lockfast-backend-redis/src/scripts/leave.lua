@@ -1,24 +1,22 @@
 -- The releases that release.lua could not serve: somebody waits, the lock is shared, or the
 -- holder does not have it.
 
-local function leave_queue(at, holder)
-  local queue = KEYS[at + 1]
-  for place, text in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-    if string.sub(text, 1, 23) == holder .. '.' then
-      redis.call('ZREM', queue, text)
-      tell('a', at, holder)
-      settle(at, nil, nil, nil, place == 1)
-      return
-    end
+-- Only a claim that has waited is looked for: whoever gives it up knows its text.
+local function leave_queue(at, claim, holder)
+  if claim == holder then
+    return
+  end
+  local place = redis.call('ZRANK', KEYS[at + 1], claim)
+  if place then
+    redis.call('ZREM', KEYS[at + 1], claim)
+    tell('a', at, holder)
+    settle(at, nil, nil, nil, place == 0)
   end
 end
 
-local function has_alone(value, holder)
-  return value and string.sub(value, 1, 23) == holder .. '.'
-end
-
-local function leave(at, holder, value)
-  if has_alone(value, holder) then
+local function leave(at, claim, value)
+  local holder = string.sub(claim, 1, 22)
+  if value and starts_with(value, claim) then
     -- The lock's key goes to the next one, or away.
     tell('r', at, holder, tonumber(string.sub(value, 24)))
     local _, given = settle(at, false, nil, nil, false)
@@ -44,16 +42,21 @@ local function leave(at, holder, value)
     -- An acquisition may still arrive by the connection before this one, and is then too late.
     redis.call('SET', KEYS[2], ARGV[1], 'PX', 3600000)
   end
-  leave_queue(at, holder)
+  leave_queue(at, claim, holder)
   return 0
 end
 
 for _, i in ipairs(left) do
-  local at, holder = 4 * i + 2, ARGV[i + 3]
-  local answer, complaint = attempt(leave, at, holder, found[i])
-  if complaint and has_alone(found[i], holder) then
+  local at, claim, value = 4 * i + 2, ARGV[i + 3], found[i]
+  if count > 1 then
+    -- What was done for others of this call may have changed it.
+    value = redis.pcall('GET', KEYS[at])
+    value = type(value) == 'string' and value
+  end
+  local answer, complaint = attempt(leave, at, claim, value)
+  if complaint and value and starts_with(value, claim) then
     -- Whoever has it alone can give it back, whatever is wrong with the queue.
-    if has_alone(redis.call('GET', KEYS[at]), holder) then
+    if starts_with(redis.call('GET', KEYS[at]) or '', claim) then
       redis.call('DEL', KEYS[at])
     end
     answer, complaint = 1, nil

@@ -96,6 +96,12 @@ local function renew(at, value, holder, lease, claim)
     return { 2, reason }
   end
   if claim ~= '' and is_quarantined() then
+    -- It may have been written down again for an earlier entry of this call.
+    value = redis.call('GET', lock)
+    if value and string.sub(value, 1, 23) == holder .. '.' then
+      redis.call('PEXPIRE', lock, lease)
+      return 1
+    end
     local done = reclaim(lock, shared, value, holder, lease, claim)
     if done then
       return done

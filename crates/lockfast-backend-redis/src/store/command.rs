@@ -159,7 +159,12 @@ impl Store {
         self.write_head(pipeline, &gives[0].name, Some(gives[0].holder));
         gives.iter().for_each(|give| self.keys(&give.name).write_all(pipeline));
         self.write_enrolled(pipeline);
-        gives.iter().for_each(|give| pipeline.part(record::write_holder(give.holder)));
+        for give in gives {
+            match &give.claim {
+                Some(claim) => pipeline.part(&claim.text),
+                None => pipeline.part(record::write_holder(give.holder)),
+            }
+        }
     }
 
     pub(super) fn write_renew(
