@@ -30,7 +30,8 @@ pub struct Config {
     pub endpoint: Endpoint,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<Secret>,
-    pub(crate) database: u32,
+    /// The number of the database.
+    pub database: u32,
     /// Stands before the name of every lock.
     pub prefix: String,
     /// How long the server may take to answer before the connection counts as dead.

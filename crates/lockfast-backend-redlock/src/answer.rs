@@ -176,6 +176,10 @@ fn read_vote(entry: Reply) -> Result<Said, Failure> {
             ErrorKind::CorruptRecord,
             "the key of the lock's fence does not hold one; repair or delete it",
         )),
+        Some(6) => Err(Failure::new(
+            ErrorKind::CorruptRecord,
+            "the key of those who wait for the lock is no sorted set; delete it",
+        )),
         _ => Err(nonsense()),
     }
 }

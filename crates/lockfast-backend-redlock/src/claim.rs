@@ -1,7 +1,7 @@
 //! One acquisition on its way: what the nodes are told round by round, and where it stands.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use lockfast_backend_redis::node::write_holder;
@@ -9,6 +9,7 @@ use lockfast_core::{AcquireRequest, Fence, Grant, HolderId, LockName, Moment, Wa
 use tokio::sync::oneshot;
 
 use crate::ballot::{Ballot, Said};
+use crate::record::holder_tag;
 use crate::store::lock;
 use crate::wire::Failure;
 
@@ -34,6 +35,7 @@ pub(crate) struct Claim {
     pub(crate) holder: HolderId,
     /// The holder as it is written.
     pub(crate) text: String,
+    tag: OnceLock<String>,
     pub(crate) ttl: Duration,
     /// How long a node keeps a grant that nobody renews, in ms.
     pub(crate) lease_ms: u64,
@@ -115,6 +117,7 @@ impl Claim {
         let now = Moment::now();
         Self {
             text: write_holder(request.holder),
+            tag: OnceLock::new(),
             name: request.name,
             holder: request.holder,
             ttl: request.ttl,
@@ -143,6 +146,16 @@ impl Claim {
                 called_by: 0,
             }),
         }
+    }
+
+    /// What nodes call the holder where others can hear it.
+    pub(crate) fn tag(&self) -> &str {
+        self.tag.get_or_init(|| holder_tag(&self.text))
+    }
+
+    /// The same, if it was ever needed.
+    pub(crate) fn known_tag(&self) -> Option<&str> {
+        self.tag.get().map(String::as_str)
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

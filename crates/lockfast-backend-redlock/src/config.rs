@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockfast_core::error::quote;
 use lockfast_core::{Address, Error, ErrorKind, Result};
 
+use crate::record::event_channel;
 use crate::wire;
 
 const OPTIONS: &[&str] = &["node_timeout", "on_restart", "quorum"];
@@ -67,6 +68,11 @@ impl Config {
     /// How long one node may take to answer about a lease of this length.
     pub(crate) fn node_limit(&self, ttl: Duration) -> Duration {
         self.node_timeout.unwrap_or_else(|| (ttl / 100).clamp(NODE_TIME_MIN, NODE_TIME_MAX))
+    }
+
+    /// To which nodes publish what happens in our database.
+    pub(crate) fn event_channel(&self) -> String {
+        event_channel(self.nodes.first().map_or(0, |node| node.database))
     }
 
     /// What stands before the name of every lock.

@@ -20,6 +20,7 @@ mod node;
 mod record;
 mod renewal;
 mod revocation;
+mod roster;
 mod round;
 mod script;
 mod store;

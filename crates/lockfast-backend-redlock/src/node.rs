@@ -312,7 +312,7 @@ impl Node {
         script::load_all(&mut pipeline);
         pipeline.all(&["SUBSCRIBE", &format!("{}{}", record::PUSH_CHANNEL, store.client_text)]);
         if store.is_watching.load(Ordering::Acquire) {
-            pipeline.all(&["SUBSCRIBE", record::EVENT_CHANNEL]);
+            pipeline.all(&["SUBSCRIBE", &store.config.event_channel()]);
         }
         let link = random_link()?;
         self.write_enrolment(&mut pipeline, &link);

@@ -7,18 +7,34 @@ use lockfast_backend_redis::node::read_hold;
 use lockfast_core::time::wall_clock;
 use lockfast_core::{ClientId, Fence, HolderView, Label, Mode};
 
-use crate::wire::{Pipeline, Reply};
+use crate::wire::{Pipeline, Reply, digest};
 
-pub(crate) const WATCH_KEY: &str = "lockfast:watch";
+/// There as long as somebody watches: the channel to which events are published. Channels reach
+/// all databases of a server, so each database has its own.
+pub(crate) const WATCH_KEY: &str = "lockfast:watchers";
 /// There as long as anybody waits for any lock.
 pub(crate) const CROWD_KEY: &str = "lockfast:crowd";
 pub(crate) const CLIENT_KEY: &str = "lockfast:client:";
 pub(crate) const PUSH_CHANNEL: &str = "lockfast:push:";
-pub(crate) const EVENT_CHANNEL: &str = "lockfast:events";
 /// What all keys of our own start with; no lock's name may.
 pub(crate) const RESERVED: &str = "lockfast:";
 /// How many characters of a client's key name its connection; the rest is its label.
 pub(crate) const LINK_CHARS: usize = 8;
+
+/// How many characters of a digest stand for a holder.
+const TAG_CHARS: usize = 16;
+
+/// What stands for a holder where others can hear it. The scripts make the same of it.
+pub(crate) fn holder_tag(text: &str) -> String {
+    let mut tag = digest(text);
+    tag.truncate(TAG_CHARS);
+    tag
+}
+
+/// To which events of a database are published.
+pub(crate) fn event_channel(database: u32) -> String {
+    format!("lockfast:events:{database}")
+}
 
 /// The keys of one lock.
 #[derive(Clone, Copy, Debug)]

@@ -4,20 +4,20 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use lockfast_core::{
-    AcquireRequest, ErrorKind, Fence, Grant, HolderId, Moment, Retry, Wait, jitter,
-};
+use lockfast_core::{AcquireRequest, ErrorKind, Fence, Grant, Moment, Retry, Wait, jitter};
 
 use crate::ballot::{Ballot, Said, Verdict};
 use crate::batch::{Op, Take};
 use crate::claim::{Asker, Claim, Manner, Outcome, Phase, State, tell_all};
 use crate::clerk::Pending;
 use crate::giving::Ending;
+use crate::lobby::Why;
 use crate::store::Store;
 use crate::wire::Failure;
 
-/// How often a waiter looks although nobody called it.
-const POLL: Duration = Duration::from_secs(5);
+/// How often one of those who wait here looks although nobody called it: whoever was called may
+/// hang, and delays nobody for longer than two seconds.
+const POLL: Duration = Duration::from_millis(1300);
 /// The same behind a holder that is not Lockfast and calls nobody.
 const POLL_FOREIGN: Duration = Duration::from_millis(500);
 /// A lock is free one tick of a node's clock after its time is up.
@@ -196,10 +196,13 @@ impl Store {
         let since = *state.failing_since.get_or_insert(Moment::now());
         let is_passing = is_taken || state.ballot.votes().iter().any(may_pass);
         let may_wait = state.manner.waits && claim.may_wait() && is_passing;
+        let mut why = Why::Turn;
         let due = if is_firm && !may_wait {
             None
         } else if is_firm && !was_called {
-            Some(plan(&state.ballot, quorum))
+            let (due, every) = plan(&state.ballot, quorum);
+            why = Why::Look(every);
+            Some(due)
         } else if state.misses <= MISSES_MAX && is_passing && !state.manner.is_last {
             Some(RETRY_DELAY.mul_f64(f64::from(state.misses.max(1)) * (0.2 + 1.6 * jitter())))
         } else if !may_wait {
@@ -220,8 +223,9 @@ impl Store {
         state.phase = Phase::Waiting;
         state.was_undone |= doubtful != 0;
         let top = state.top;
-        self.lobby.enter(claim, due);
+        self.lobby.enter(claim, due, why);
         drop(state);
+        self.expect_calls(claim);
         if doubtful != 0 {
             self.undo_at(claim, doubtful, top);
         }
@@ -275,8 +279,8 @@ impl Store {
     }
 
     /// A node says that a lock was released, and whether this waiter is the first to try.
-    pub(crate) fn call(self: &Arc<Self>, node: usize, holder: HolderId, is_first: bool) {
-        let Some(claim) = self.find(holder) else { return };
+    pub(crate) fn call(self: &Arc<Self>, node: usize, claim: &Arc<Claim>, is_first: bool) {
+        let holder = claim.holder;
         let mut state = claim.state();
         if is_first {
             state.called_by |= 1 << node;
@@ -289,7 +293,7 @@ impl Store {
         let now = Moment::now();
         if calls >= self.config.quorum {
             if self.lobby.take(holder).is_some() {
-                self.retry(&claim);
+                self.retry(claim);
             }
         } else if is_first {
             self.lobby.hasten(holder, now + CALL_DELAY.mul_f64(0.5 + jitter()));
@@ -299,17 +303,18 @@ impl Store {
     }
 }
 
-/// When to try again behind a holder that is firmly in the way.
-fn plan(ballot: &Ballot, quorum: usize) -> Duration {
+/// When to look again behind a holder that is firmly in the way, and how often that is done.
+fn plan(ballot: &Ballot, quorum: usize) -> (Duration, Duration) {
     let is_foreign = ballot.held().any(|seen| seen.claim().is_none());
-    let poll = if is_foreign { POLL_FOREIGN } else { POLL };
-    let poll = poll.mul_f64(0.8 + 0.4 * jitter());
+    let every = if is_foreign { POLL_FOREIGN } else { POLL };
+    let poll = every.mul_f64(0.8 + 0.4 * jitter());
     let place = ballot.held().filter_map(|seen| seen.place).min().unwrap_or(0);
     let step = PLACE_STEP.mul_f64(place.min(15) as f64 + 0.1 * jitter());
-    match ballot.free_in(quorum) {
+    let due = match ballot.free_in(quorum) {
         Some(left) => poll.min(left + TICK + step),
         None => poll,
-    }
+    };
+    (due, every)
 }
 
 /// Whether it may be of use to ask this node again.

@@ -1,5 +1,5 @@
 use lockfast_core::{
-    Address, ClientId, ConnectContext, Label, LockName, LossReporter, Mode, Result,
+    Address, ClientId, ConnectContext, HolderId, Label, LockName, LossReporter, Mode, Result,
 };
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockfast_backend_redis::node::{read_holder, write_client, write_holder};
+use lockfast_backend_redis::node::{write_client, write_holder};
 use lockfast_core::observe::metric;
 use lockfast_core::time::wall_clock_us;
 use lockfast_core::{
@@ -24,6 +24,7 @@ use crate::inquiry::{Answer, Inquiry};
 use crate::lobby::Lobby;
 use crate::node::Node;
 use crate::renewal::{Kept, Renewal};
+use crate::roster::Roster;
 use crate::wire::{Dialer, Failure, Pipeline};
 
 /// Another's clock that is further ahead than this is no clock to go by.
@@ -54,7 +55,7 @@ pub(crate) struct Store {
     pub(crate) watchers: Mutex<Vec<Heard>>,
     /// Locked while renewals are handed to the nodes, so that all get them in one order.
     pub(crate) renewing: Mutex<()>,
-    claims: Mutex<HashMap<HolderId, Arc<Claim>>>,
+    claims: Mutex<Roster>,
     /// The highest fence that was proposed or seen.
     highest: AtomicU64,
     /// What must be added to our clock, in microseconds.
@@ -163,7 +164,7 @@ impl Store {
     }
 
     pub(crate) fn find(&self, holder: HolderId) -> Option<Arc<Claim>> {
-        lock(&self.claims).get(&holder).cloned()
+        lock(&self.claims).get(holder).cloned()
     }
 
     /// The fence with which a holder has its lock, where that is known.
@@ -176,18 +177,23 @@ impl Store {
 
     /// Takes a claim in. Returns what the same holder had asked for before.
     pub(crate) fn remember(&self, claim: &Arc<Claim>) -> Option<Arc<Claim>> {
-        lock(&self.claims).insert(claim.holder, Arc::clone(claim))
+        lock(&self.claims).insert(claim)
+    }
+
+    /// From now on nodes may call a claim.
+    pub(crate) fn expect_calls(&self, claim: &Claim) {
+        lock(&self.claims).expect_calls(claim);
     }
 
     pub(crate) fn forget(&self, holder: HolderId) {
-        lock(&self.claims).remove(&holder);
+        lock(&self.claims).remove(holder);
     }
 
     /// Forgets a claim, unless the holder has another by now.
     pub(crate) fn forget_claim(&self, claim: &Arc<Claim>) {
         let mut claims = lock(&self.claims);
-        if claims.get(&claim.holder).is_some_and(|known| Arc::ptr_eq(known, claim)) {
-            claims.remove(&claim.holder);
+        if claims.get(claim.holder).is_some_and(|known| Arc::ptr_eq(known, claim)) {
+            claims.remove(claim.holder);
         }
     }
 
@@ -197,7 +203,7 @@ impl Store {
         name: LockName,
         holder: HolderId,
     ) -> std::result::Result<ReleaseOutcome, Vec<crate::ballot::Said>> {
-        let claim = lock(&self.claims).remove(&holder).filter(|claim| claim.name == name);
+        let claim = lock(&self.claims).remove(holder).filter(|claim| claim.name == name);
         let ends = match &claim {
             Some(claim) => {
                 let mut state = claim.state();
@@ -274,18 +280,18 @@ impl Store {
         }
         let Ok(payload) = std::str::from_utf8(payload) else { return };
         let mut fields = payload.splitn(3, '\t');
-        let (Some(kind), Some(holder), Some(rest)) = (fields.next(), fields.next(), fields.next())
+        let (Some(kind), Some(tag), Some(rest)) = (fields.next(), fields.next(), fields.next())
         else {
             return;
         };
-        let Some(holder) = read_holder(holder) else { return };
+        let Some(claim) = lock(&self.claims).find_tag(tag).cloned() else { return };
         match kind {
-            "C" => self.call(node, holder, rest == "0"),
+            "C" => self.call(node, &claim, rest == "0"),
             // It is lost when so many nodes say so that a quorum is gone; the first is enough to
             // find out, and the operator told all of them.
-            "R" if self.find(holder).is_some() => {
-                self.forget(holder);
-                self.losses.report(holder, LossCause::Revoked { reason: rest.into() });
+            "R" => {
+                self.forget(claim.holder);
+                self.losses.report(claim.holder, LossCause::Revoked { reason: rest.into() });
             }
             _ => {}
         }
@@ -349,7 +355,7 @@ impl Store {
         loop {
             tokio::time::sleep(SWEEP).await;
             let now = Moment::now();
-            lock(&self.claims).retain(|_, claim| {
+            lock(&self.claims).retain(|claim| {
                 let is_held = matches!(claim.state().phase, Phase::Held(_));
                 !(is_held && claim.has_ended(now))
             });

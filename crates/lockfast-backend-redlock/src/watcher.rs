@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockfast_backend_redis::node::read_holder;
+use lockfast_backend_redis::node::read_client;
 use lockfast_core::watch::{EventFeed, Leases, Notice};
-use lockfast_core::{EventStream, Fence, HolderId, LockName, Moment, Result, WatchKind};
+use lockfast_core::{EventStream, Fence, LockName, Moment, Result, WatchKind};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::inspect::labels;
@@ -31,10 +31,11 @@ pub(crate) async fn open(store: Arc<Store>) -> Result<EventStream> {
     let (heard, raws) = mpsc::unbounded_channel();
     lock(&store.watchers).push(heard);
     store.is_watching.store(true, Ordering::Release);
+    let channel = store.config.event_channel();
     let answers = store
-        .ask_all(|pipeline| {
-            pipeline.all(&["SUBSCRIBE", record::EVENT_CHANNEL]);
-            pipeline.all(&["SET", record::WATCH_KEY, "1", "PX", WATCH_MS]);
+        .ask_all(move |pipeline| {
+            pipeline.all(&["SUBSCRIBE", &channel]);
+            pipeline.all(&["SET", record::WATCH_KEY, &channel, "PX", WATCH_MS]);
         })
         .await;
     store.require_quorum(answers).await?;
@@ -65,9 +66,10 @@ impl Watcher {
             self.look_at_due(&store).await;
             if (refreshed + WATCH_REFRESH).has_passed(Moment::now()) {
                 refreshed = Moment::now();
+                let channel = store.config.event_channel();
                 store
-                    .ask_all(|pipeline| {
-                        pipeline.all(&["SET", record::WATCH_KEY, "1", "PX", WATCH_MS]);
+                    .ask_all(move |pipeline| {
+                        pipeline.all(&["SET", record::WATCH_KEY, &channel, "PX", WATCH_MS]);
                     })
                     .await;
             }
@@ -81,8 +83,8 @@ impl Watcher {
         let Some(at_us) = lines.next().and_then(|line| line.parse().ok()) else { return };
         for line in lines {
             let notice = read_notice(line, at_us, store.config.prefix());
-            let Some((holder, notice)) = notice else { continue };
-            if self.told.count(node, holder, &notice) == store.config.quorum {
+            let Some((tag, notice)) = notice else { continue };
+            if self.told.count(node, tag, &notice) == store.config.quorum {
                 self.leases.note(&notice);
                 self.tell(store, notice).await;
             }
@@ -119,29 +121,30 @@ impl Watcher {
     }
 }
 
-/// An event as a node published it, and whose claim it is about.
-fn read_notice(line: &str, at_us: u64, prefix: &str) -> Option<(HolderId, Notice)> {
-    let mut fields = line.splitn(5, '\t');
+/// An event as a node published it, and the tag of the holder that it is about.
+fn read_notice<'a>(line: &'a str, at_us: u64, prefix: &str) -> Option<(&'a str, Notice)> {
+    let mut fields = line.splitn(6, '\t');
     let kind = WatchKind::from_letter(fields.next()?)?;
     let fence = fields.next().and_then(|fence| Fence::parse(fence).ok());
-    let holder = read_holder(fields.next()?)?;
+    let client = read_client(fields.next()?)?;
+    let tag = fields.next()?;
     let lasts = Duration::from_millis(fields.next()?.parse().ok()?);
     let name = LockName::new(fields.next()?.strip_prefix(prefix)?).ok()?;
-    Some((holder, Notice { at_us, kind, fence, client: holder.client(), lasts, name }))
+    Some((tag, Notice { at_us, kind, fence, client, lasts, name }))
 }
 
 /// Which nodes have told of what.
 #[derive(Default)]
 struct Told {
-    nodes: HashMap<(HolderId, &'static str, u64), u32>,
-    order: VecDeque<(HolderId, &'static str, u64)>,
+    nodes: HashMap<(String, &'static str, u64), u32>,
+    order: VecDeque<(String, &'static str, u64)>,
 }
 
 impl Told {
     /// Counts a node. Returns how many have told, or nothing if this one had already.
-    fn count(&mut self, node: usize, holder: HolderId, notice: &Notice) -> usize {
-        let key = (holder, notice.kind.as_str(), notice.fence.map_or(0, Fence::get));
-        let nodes = self.nodes.entry(key).or_insert_with(|| {
+    fn count(&mut self, node: usize, tag: &str, notice: &Notice) -> usize {
+        let key = (tag.to_owned(), notice.kind.as_str(), notice.fence.map_or(0, Fence::get));
+        let nodes = self.nodes.entry(key.clone()).or_insert_with(|| {
             self.order.push_back(key);
             0
         });

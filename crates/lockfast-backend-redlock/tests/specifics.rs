@@ -22,7 +22,7 @@ use lockfast::{
 };
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, HolderId, Label,
-    LockName, LossReporter, ReleaseOutcome, ReleaseRequest, Wait,
+    LockName, LossReporter, ReleaseOutcome, ReleaseRequest, RevokeRequest, Wait,
 };
 use tokio::runtime::Handle;
 
@@ -259,7 +259,8 @@ async fn scripts_are_loaded_again() {
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
 
-/// A key of another type, and a fence that is none, are told as what they are.
+/// B66: a key of another type, and a fence that is none, are told as what they are, and nothing is
+/// granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_lock_is_told() {
     let nodes = Nodes::start(3);
@@ -267,13 +268,113 @@ async fn what_is_no_lock_is_told() {
     for node in &nodes.0 {
         node.cli(&["RPUSH", "list", "x"]);
         node.cli(&["SET", "lockfast:{rubbish}:fence", "x"]);
+        node.cli(&["RPUSH", "lockfast:{listed}:fence", "7"]);
+        node.cli(&["SET", "lockfast:{awaited}:callers", "x"]);
+        node.cli(&["SET", "awaited", "another program's"]);
     }
-    let error = failure(&locker, "list", ttl(TTL)).await;
-    check_error(&error, ErrorKind::ForeignKey, &["no lock"]);
-    let error = failure(&locker, "rubbish", ttl(TTL)).await;
-    check_error(&error, ErrorKind::CorruptRecord, &["fence"]);
+    // A watcher makes nodes decide in another way.
+    for is_watched in [false, true] {
+        let _events = if is_watched { Some(locker.watch().await.unwrap()) } else { None };
+        let error = failure(&locker, "list", ttl(TTL)).await;
+        check_error(&error, ErrorKind::ForeignKey, &["no lock"]);
+        let error = failure(&locker, "rubbish", ttl(TTL)).await;
+        check_error(&error, ErrorKind::CorruptRecord, &["fence"]);
+        let error = failure(&locker, "listed", ttl(TTL)).await;
+        check_error(&error, ErrorKind::CorruptRecord, &["fence"]);
+        let waiting = ttl(TTL).wait(Duration::from_millis(100));
+        let error = failure(&locker, "awaited", waiting).await;
+        check_error(&error, ErrorKind::CorruptRecord, &["those who wait", "delete it"]);
+    }
     let error = failure(&locker, "lockfast:x", ttl(TTL)).await;
     check_error(&error, ErrorKind::InvalidName, &["Lockfast's own"]);
+    eventually("nothing is left", SLACK, async || {
+        nodes.count_key("rubbish") + nodes.count_key("listed") == 0
+    })
+    .await;
+    for node in &nodes.0 {
+        assert_eq!(node.cli(&["LRANGE", "lockfast:{listed}:fence", "0", "-1"]), "7");
+    }
+}
+
+/// B66: rubbish beside one lock does not keep it, or others, from being seen, renewed and released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rubbish_beside_a_lock_keeps_nothing_from_ending() {
+    let nodes = Nodes::start(3);
+    let locker = connect(&nodes.url()).await;
+    let (guard, other) = (hold(&locker, NAME, ttl(TTL)).await, hold(&locker, "b", ttl(TTL)).await);
+    for node in &nodes.0 {
+        node.cli(&["SET", "lockfast:crowd", "1"]);
+        node.cli(&["SET", "lockfast:{nightly}:callers", "x"]);
+        node.cli(&["RPUSH", "lockfast:{nightly}:revoked", "x"]);
+    }
+    let view = locker.inspect(guard.name()).await.unwrap();
+    assert_eq!((view.holders.len(), view.waiting), (1, 0), "{view:?}");
+    bounded(guard.extend(TTL / 2)).await.unwrap();
+    let (one, two) = tokio::join!(guard.release(), other.release());
+    assert!(matches!((one.unwrap(), two.unwrap()), (Released::Released, Released::Released)));
+    eventually("both are free", SLACK, async || nodes.count_key(NAME) + nodes.count_key("b") == 0)
+        .await;
+}
+
+/// A value that is none of ours is another program's lock, whatever it looks like.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_impossible_value_is_not_taken_for_ours() {
+    let nodes = Nodes::start(3);
+    let locker = connect(&nodes.url()).await;
+    let holder = "A".repeat(22);
+    let values = ["", "x", ".", "\u{7f}", &holder, &format!("{holder}."), &format!("{holder}.x")];
+    for value in values.into_iter().chain([&*format!("{holder}.{}", u64::MAX)]) {
+        for node in &nodes.0 {
+            node.cli(&["SET", NAME, value, "PX", "60000"]);
+        }
+        let refused = refusal(&locker, NAME).await;
+        assert_eq!(refused.lock.holders[0].fence, None, "{value:?}: {refused}");
+        let view = locker.inspect(&LockName::new(NAME).unwrap()).await.unwrap();
+        assert_eq!(view.holders.len(), 1, "{value:?}: {view:?}");
+    }
+}
+
+/// Whatever is published on the channels of Lockfast that Lockfast would not: nobody is let in by
+/// it, and nobody is kept from hearing the rest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn malformed_pushes_do_no_harm() {
+    let nodes = Nodes::start(3);
+    let (locker, watcher) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
+    let mut events = watcher.watch().await.unwrap();
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let mutex = watcher.mutex(NAME).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
+    eventually("it waits", SLACK, async || {
+        watcher.inspect(guard.name()).await.unwrap().waiting == 1
+    })
+    .await;
+    let most = u64::MAX;
+    for node in &nodes.0 {
+        for client in node.cli(&["KEYS", "lockfast:client:*"]).lines() {
+            let channel = client.replace("client", "push");
+            for payload in
+                ["", "C", "R", "C\t\t", "R\t\t", "C\tx\t0", "R\tx\ty", "Z\ta\tb", "E\n", "\u{1}"]
+            {
+                node.cli(&["PUBLISH", &channel, payload]);
+            }
+        }
+        let line = format!("g\t{most}\tAAAAAAAA\tx\t{most}\tnightly");
+        let lines = ["", "\t\t\t\t\t", "z\t1\tAAAAAAAA\tx\t1\tn", "g\t1\t?\tx\t1\tn", &line];
+        for payload in lines.map(|line| format!("E\n{most}\n{line}")) {
+            node.cli(&["PUBLISH", "lockfast:events:0", &payload]);
+        }
+        node.cli(&["PUBLISH", "lockfast:events:0", "E\nx\ny"]);
+    }
+    assert_eq!(guard.check().unwrap().fence, guard.fence());
+    assert!(!waiter.is_finished());
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let next = bounded(waiter).await.unwrap();
+    loop {
+        let event = bounded(events.next()).await.unwrap();
+        if (event.kind, event.fence) == (WatchKind::Granted, Some(next.fence())) {
+            break;
+        }
+    }
 }
 
 /// L27, L29, L30 and C47: one server under two names and a replica are refused, an even number
@@ -340,6 +441,115 @@ async fn events_are_told_once() {
         seen.push((event.kind, event.fence));
     }
     assert_eq!(seen, expected);
+}
+
+/// B67, P11: each database of the nodes has its own locks, and its own events.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn databases_do_not_hear_of_each_other() {
+    let nodes = Nodes::start(3);
+    let url = |database: u32| nodes.url().replace('?', &format!("/{database}?"));
+    let lockers = [connect(&url(0)).await, connect(&url(1)).await];
+    let mut events = [lockers[0].watch().await.unwrap(), lockers[1].watch().await.unwrap()];
+    for _ in 0..3 {
+        let [first, second] = lockers.each_ref().map(|locker| hold(locker, NAME, ttl(TTL)));
+        let (first, second) = tokio::join!(first, second);
+        for (guard, events) in [first, second].into_iter().zip(&mut events) {
+            let fence = guard.fence();
+            assert!(guard.release().await.is_ok());
+            for kind in [WatchKind::Granted, WatchKind::Released] {
+                let event = bounded(events.next()).await.unwrap();
+                assert_eq!((event.kind, event.fence), (kind, Some(fence)));
+            }
+        }
+    }
+}
+
+/// B31: a holder's id is what it takes to release its lock, so nothing that is published tells it;
+/// and those who wait, who watch and who lose their lock hear all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_ids_are_told_to_nobody() {
+    let nodes = Nodes::start(3);
+    let heard = nodes.0.iter().map(Overheard::start).collect::<Vec<_>>();
+    let (locker, watcher) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
+    let mut events = watcher.watch().await.unwrap();
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
+    let mutex = watcher.mutex(NAME).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
+    let callers = format!("lockfast:{{{NAME}}}:callers");
+    let waits = || nodes.0.iter().all(|node| node.cli(&["ZCARD", &callers]) == "1");
+    eventually("it waits", SLACK, async || waits()).await;
+    let mut secrets = vec![nodes.0[0].cli(&["ZRANGE", &callers, "0", "-1"])];
+    secrets.push(nodes.0[0].cli(&["GET", NAME])[..22].to_owned());
+    let name = guard.name().clone();
+    let revoke = RevokeRequest { name, expect_fence: None, reason: "maintenance".into() };
+    locker.revoke(revoke).await.unwrap();
+    kit::loss(&guard, SLACK).await;
+    let next = bounded(waiter).await.unwrap();
+    assert!(next.release().await.is_ok());
+    let mut kinds = Vec::new();
+    while kinds.last() != Some(&WatchKind::Released) {
+        kinds.push(bounded(events.next()).await.unwrap().kind);
+    }
+    for kind in [WatchKind::Granted, WatchKind::Queued, WatchKind::Revoked] {
+        assert!(kinds.contains(&kind), "{kinds:?}");
+    }
+    for heard in heard {
+        let said = heard.end();
+        for word in ["lockfast:push:", "lockfast:events", "C\t", "R\t", "maintenance"] {
+            assert!(said.contains(word), "{word} was not overheard: {said}");
+        }
+        for secret in &secrets {
+            assert_eq!(secret.len(), 22, "{secret}");
+            assert!(!said.contains(secret.as_str()), "a holder's id was published: {said}");
+        }
+    }
+}
+
+/// Somebody who subscribes to everything that a node publishes.
+struct Overheard(std::net::TcpStream, std::thread::JoinHandle<String>);
+
+impl Overheard {
+    fn start(node: &kit::Redis) -> Self {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect(node.address()).unwrap();
+        stream.write_all(b"PSUBSCRIBE *\r\n").unwrap();
+        let mut reply = [0; 16];
+        stream.read_exact(&mut reply).unwrap();
+        let mut reader = stream.try_clone().unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut said = Vec::new();
+            reader.read_to_end(&mut said).unwrap();
+            String::from_utf8_lossy(&said).into_owned()
+        });
+        Self(stream, reading)
+    }
+
+    fn end(self) -> String {
+        self.0.shutdown(std::net::Shutdown::Both).unwrap();
+        self.1.join().unwrap()
+    }
+}
+
+/// B65, P6: a call that names a lock and its holder twice releases once, and says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_is_asked_for_twice_is_made_once() {
+    let nodes = Nodes::start(1);
+    let locker = connect(&nodes.url()).await;
+    let node = &nodes.0[0];
+    let script = include_str!("../src/scripts/release.lua");
+    let client = node.cli(&["KEYS", "lockfast:client:*"]);
+    let link = &node.cli(&["GET", &client])[..8];
+    for is_crowded in [false, true] {
+        let guard = hold(&locker, NAME, ttl(TTL)).await;
+        if is_crowded {
+            node.cli(&["SET", "lockfast:crowd", "1"]);
+        }
+        let hold = node.cli(&["GET", NAME]);
+        let keys = ["5", "lockfast:watchers", &client, "lockfast:crowd", NAME, NAME];
+        let args = [&["EVAL", script], &keys[..], &[link, "1", &hold, &hold]].concat();
+        assert_eq!(node.cli(&args), "1\n0", "crowded: {is_crowded}");
+        drop(guard.release().await);
+    }
 }
 
 /// An encrypted and authenticated connection to each node.

@@ -11,6 +11,7 @@
 --   3  the holder has it already: its fence; its time begins again
 --   4  the key is no lock
 --   5  the fence is none
+--   6  those who wait are kept in something else
 -- A single lock that is granted is answered 1 alone, because a table costs as much as a call.
 
 local DAY_MS = 86400000
@@ -49,14 +50,20 @@ for at = 3, #KEYS do
   end
   if is_usual and (not latest_s or second < latest_s)
     and call('SET', KEYS[at], value, 'NX', 'PX', lease) then
-    call('SET', wanted[at], fence, 'PX', fence_ms)
-    answers[at - 2] = 1
+    -- Something that is no string looks like no fence.
+    if seen and call('SET', wanted[at], fence, 'PX', fence_ms) or not seen
+      and call('SET', wanted[at], fence, 'NX', 'PX', fence_ms) then
+      answers[at - 2] = 1
+    else
+      call('DEL', KEYS[at])
+      answers[at - 2] = { 5 }
+    end
   else
     left[#left + 1] = at
   end
 end
 if #left == 0 then
-  return #KEYS == 3 and 1 or answers
+  return #KEYS == 3 and answers[1] == 1 and 1 or answers
 end
 
 local time = call('TIME')
@@ -65,26 +72,44 @@ local events = {}
 
 local function tell(kind, fence, holder, lease, key)
   if watched then
-    events[#events + 1] = kind .. '\t' .. fence .. '\t' .. holder .. '\t' .. lease .. '\t' .. key
+    -- Who knows a holder can release what it holds, so others hear a digest of it.
+    local tag = sub(redis.sha1hex(holder), 1, 16)
+    events[#events + 1] = kind .. '\t' .. fence .. '\t' .. sub(holder, 1, 8) .. '\t' .. tag .. '\t' .. lease
+      .. '\t' .. key
   end
 end
 
-local function keep(at, value, lease, condition)
-  if not call('SET', KEYS[at], value, condition, 'PX', lease) then
-    return false
-  end
+local function keep(at, value, lease, is_new, has_fence)
   local holder, fence = sub(value, 1, 22), sub(value, 24)
-  call('SET', wanted[at], fence, 'PX', lease + DAY_MS)
+  local function note_fence()
+    return call('SET', wanted[at], fence, has_fence and 'XX' or 'NX', 'PX', lease + DAY_MS)
+  end
+  if not is_new and not note_fence() then
+    return { 5 }
+  end
+  if not call('SET', KEYS[at], value, is_new and 'NX' or 'XX', 'PX', lease) then
+    -- Something that is no string looks free to MGET.
+    return { 4 }
+  end
+  if is_new and not note_fence() then
+    call('DEL', KEYS[at])
+    return { 5 }
+  end
   tell('g', fence, holder, lease, KEYS[at])
-  return true
+  return 1
 end
 
 -- Another has it.
 local function refuse(at, value, holder, waits)
   local callers = 'lockfast:{' .. KEYS[at] .. '}:callers'
   local place = -1
+  local count = redis.pcall('ZCARD', callers)
+  if type(count) == 'table' then
+    return { 6 }
+  end
   if waits then
     if call('ZADD', callers, 'NX', now_us, holder) == 1 then
+      count = count + 1
       tell('q', '', holder, 0, KEYS[at])
     end
     call('PEXPIRE', callers, 30000)
@@ -92,7 +117,7 @@ local function refuse(at, value, holder, waits)
     call('SET', 'lockfast:crowd', '1', 'PX', 31000)
     place = call('ZRANK', callers, holder)
   end
-  return { 0, value, call('PTTL', KEYS[at]), call('ZCARD', callers), place }
+  return { 0, value, call('PTTL', KEYS[at]), count, place }
 end
 
 local function take(at)
@@ -122,20 +147,17 @@ local function take(at)
   if proposal > math.max(now_us + AHEAD_S * 1000000, (tonumber(seen) or 0) + 1000000) then
     return { 2, now_us }
   end
-  if not keep(at, wish, lease, value and 'XX' or 'NX') then
-    -- Something that is no string looks free to MGET.
-    return { 4 }
+  local answer = keep(at, wish, lease, not value, now[2])
+  if is_caller and answer == 1 then
+    redis.pcall('ZREM', 'lockfast:{' .. KEYS[at] .. '}:callers', holder)
   end
-  if is_caller then
-    call('ZREM', 'lockfast:{' .. KEYS[at] .. '}:callers', holder)
-  end
-  return 1
+  return answer
 end
 
 for _, at in ipairs(left) do
   answers[at - 2] = take(at)
 end
 if #events > 0 then
-  call('PUBLISH', 'lockfast:events', string.format('E\n%.0f\n', now_us) .. table.concat(events, '\n'))
+  call('PUBLISH', watched, string.format('E\n%.0f\n', now_us) .. table.concat(events, '\n'))
 end
 return answers

@@ -10,7 +10,8 @@ for i = 1, #KEYS, 2 do
   if type(value) == 'table' then
     answers[#answers + 1] = 4
   else
-    answers[#answers + 1] = { value, redis.call('PTTL', KEYS[i]), redis.call('ZCARD', KEYS[i + 1]) }
+    local callers = redis.pcall('ZCARD', KEYS[i + 1])
+    answers[#answers + 1] = { value, redis.call('PTTL', KEYS[i]), type(callers) == 'number' and callers or 0 }
   end
 end
 return answers

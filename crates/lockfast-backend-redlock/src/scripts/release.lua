@@ -30,16 +30,34 @@ for at = 4, #KEYS do
     left[#left + 1] = at
   end
 end
+-- What was named twice was released once.
+local function delete()
+  if call('DEL', unpack(gone)) < #gone then
+    local seen = {}
+    for at = 4, #KEYS do
+      if answers[at - 3] == 1 then
+        answers[at - 3] = seen[KEYS[at]] and 0 or 1
+        seen[KEYS[at]] = true
+      end
+    end
+  end
+end
+
 if #left == 0 then
-  call('DEL', unpack(gone))
+  delete()
   return #KEYS == 4 and 1 or answers
 end
 
 local events, calls = {}, {}
 
+-- Who knows a holder can release what it holds, so others hear a digest of it.
+local function tag(holder)
+  return sub(redis.sha1hex(holder), 1, 16)
+end
+
 local function tell(kind, fence, holder, key)
   if watched then
-    events[#events + 1] = kind .. '\t' .. fence .. '\t' .. holder .. '\t0\t' .. key
+    events[#events + 1] = kind .. '\t' .. fence .. '\t' .. sub(holder, 1, 8) .. '\t' .. tag(holder) .. '\t0\t' .. key
   end
 end
 
@@ -70,31 +88,34 @@ for _, at in ipairs(left) do
       end
     end
   end
-  if crowded and ARGV[2] ~= '2' and call('ZREM', callers, holder) == 1 and not own then
+  -- Rubbish in place of those who wait must not keep a lock from being released.
+  if crowded and ARGV[2] ~= '2' and redis.pcall('ZREM', callers, holder) == 1 and not own then
     tell('a', '', holder, key)
   end
 end
 if #gone > 0 then
-  call('DEL', unpack(gone))
+  delete()
 end
--- The first is to try now; the second some time later, in case the first does not.
+-- The first is to try now; the second some time later, in case the first does not. They are of two processes:
+-- one that does not heed its call would not heed the other either.
 for _, callers in ipairs(calls) do
-  local told = 0
-  for _, holder in ipairs(call('ZRANGE', callers, 0, 15)) do
-    local channel = 'lockfast:push:' .. string.sub(holder, 1, 8)
-    if call('PUBLISH', channel, 'C\t' .. holder .. '\t' .. told) == 0 then
-      call('ZREM', callers, holder)
-    else
-      told = told + 1
-      if told == 2 then
+  local first
+  for _, holder in ipairs(redis.pcall('ZRANGE', callers, 0, 31)) do
+    local client = sub(holder, 1, 8)
+    if client ~= first then
+      if call('PUBLISH', 'lockfast:push:' .. client, 'C\t' .. tag(holder) .. '\t' .. (first and 1 or 0)) == 0 then
+        call('ZREM', callers, holder)
+      elseif first then
         break
+      else
+        first = client
       end
     end
   end
 end
 if #events > 0 then
   local time = call('TIME')
-  call('PUBLISH', 'lockfast:events',
+  call('PUBLISH', watched,
     string.format('E\n%.0f\n', time[1] * 1000000 + time[2]) .. table.concat(events, '\n'))
 end
 return answers

@@ -23,8 +23,9 @@ for i = 1, (#KEYS - 1) / 4 do
   elseif value and string.sub(value, 1, 23) == holder .. '.' then
     if redis.call('PTTL', KEYS[at]) > lease + 50 then
       -- Those who wait for its end would look too late.
-      for _, caller in ipairs(redis.call('ZRANGE', KEYS[at + 2], 0, 1)) do
-        redis.call('PUBLISH', 'lockfast:push:' .. string.sub(caller, 1, 8), 'C\t' .. caller .. '\t1')
+      for _, caller in ipairs(redis.pcall('ZRANGE', KEYS[at + 2], 0, 1)) do
+        redis.call('PUBLISH', 'lockfast:push:' .. string.sub(caller, 1, 8),
+          'C\t' .. string.sub(redis.sha1hex(caller), 1, 16) .. '\t1')
       end
     end
     redis.call('PEXPIRE', KEYS[at], lease)
@@ -33,8 +34,8 @@ for i = 1, (#KEYS - 1) / 4 do
     end
     answers[i] = tonumber(string.sub(value, 24)) or { 4 }
   else
-    local revoked = redis.call('GET', KEYS[at + 3])
-    if revoked and string.sub(revoked, 1, 23) == holder .. '\t' then
+    local revoked = redis.pcall('GET', KEYS[at + 3])
+    if type(revoked) == 'string' and string.sub(revoked, 1, 23) == holder .. '\t' then
       answers[i] = { 2, string.sub(revoked, 24) }
     elseif value then
       answers[i] = { 1, value }

@@ -192,8 +192,11 @@ async fn requests_that_come_too_late() {
     eventually("a new connection", SLACK, async || ways.0[2].accepted() > 1).await;
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
     let guard = hold_on_all(&locker, &nodes, "other", ttl(TTL)).await;
+    let node = &nodes.0[2];
+    let (asked, refused) = (calls(node), refused_calls(node));
     ways.0[2].set_open(Link::Pass);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    eventually("it arrives", SLACK, async || calls(node) > asked).await;
+    assert_eq!(refused_calls(node), refused + 1, "it was served");
     assert_eq!(nodes.count_key(NAME), 0);
     assert!(guard.release().await.is_ok());
 }
