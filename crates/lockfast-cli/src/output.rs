@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::SystemTime;
 
+use lockfast_core::error;
+
 use crate::exit::Failure;
 
 /// Where and how to print.
@@ -68,9 +70,14 @@ impl Output {
         let _ = io::stderr().write_all(line.as_bytes());
     }
 
-    /// Text as this terminal may see it.
+    /// Text as this terminal may see it, on one line.
     pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         printable(text, self.unicode)
+    }
+
+    /// Several lines of text of our own, each as this terminal may see it.
+    pub(crate) fn lines(&self, text: &str) -> String {
+        text.split('\n').map(|line| self.text(line)).collect::<Vec<_>>().join("\n")
     }
 
     /// Prints a line of human text on standard output.
@@ -79,6 +86,14 @@ impl Output {
     /// When it cannot be written.
     pub(crate) fn line(&self, text: &str) -> Result<(), Failure> {
         write_out(&format!("{}\n", self.text(text)))
+    }
+
+    /// Prints a table on standard output, whose cells are [`Output::text`] already.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn table(&self, table: &str) -> Result<(), Failure> {
+        write_out(&format!("{}\n", self.lines(table)))
     }
 
     /// Prints a JSON value on a line of standard output.
@@ -101,16 +116,17 @@ pub(crate) fn write_out(text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::output(&error))
 }
 
-/// Escapes what a terminal would obey, and what it cannot show when it knows no UTF-8.
-pub(crate) fn printable(text: &str, unicode: bool) -> Cow<'_, str> {
-    let harmless = |c: char| c == '\n' || !(c.is_control() || (!unicode && !c.is_ascii()));
-    if text.chars().all(harmless) {
-        return Cow::Borrowed(text);
+/// Escapes what a terminal would obey, what would pass for a line of ours, and what the terminal
+/// cannot show when it knows no UTF-8.
+fn printable(text: &str, unicode: bool) -> Cow<'_, str> {
+    let text = error::printable(text);
+    if unicode || text.is_ascii() {
+        return text;
     }
     let mut shown = String::with_capacity(text.len() + 8);
     for character in text.chars() {
         match character {
-            _ if harmless(character) => shown.push(character),
+            _ if character.is_ascii() => shown.push(character),
             '“' | '”' => shown.push('"'),
             '…' => shown.push_str("..."),
             _ => shown.extend(character.escape_default()),
@@ -146,7 +162,7 @@ mod tests {
     fn terminals_are_not_obeyed() {
         assert_eq!(printable("a\u{1b}[2Jb\u{9b}", true), "a\\u{1b}[2Jb\\u{9b}");
         assert_eq!(printable("é “x” …", false), "\\u{e9} \"x\" ...");
-        assert_eq!(printable("é\n", true), "é\n");
+        assert_eq!(printable("é\n\u{202e}", true), "é\\n\\u{202e}");
     }
 
     #[test]

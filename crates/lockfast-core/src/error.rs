@@ -4,10 +4,11 @@
 //! releasing) are enums in [`grant`](crate::grant). They become an error only where a method has
 //! no better way to say "you do not have it".
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::grant::{LossCause, Refusal};
-use crate::name::LockName;
+use crate::name::{LockName, is_invisible};
 use crate::request::Mode;
 use crate::vote::NodeVote;
 
@@ -264,9 +265,10 @@ impl fmt::Display for Error {
         if let Some(backend) = self.0.backend {
             write!(f, "{backend}: ")?;
         }
-        f.write_str(&self.0.message)?;
+        // Servers and other programs have a part in both.
+        f.write_str(&printable(&self.0.message))?;
         match &self.0.source {
-            Some(source) => write!(f, " ({source})"),
+            Some(source) => write!(f, " ({})", printable(&source.to_string())),
             None => Ok(()),
         }
     }
@@ -284,21 +286,50 @@ impl std::error::Error for Error {
     }
 }
 
+/// Text that came from outside as people may see it, on one line: what a terminal would obey, what
+/// nobody can see and what reorders the rest is escaped, so that no text passes for another.
+///
+/// ```
+/// use lockfast_core::error::printable;
+///
+/// assert_eq!(printable("nightly\nbackup: free"), "nightly\\nbackup: free");
+/// ```
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if is_printable(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    text.chars().for_each(|character| show(&mut shown, character));
+    Cow::Owned(shown)
+}
+
+/// Whether people can be shown a text as it is: see [`printable`].
+pub fn is_printable(text: &str) -> bool {
+    text.chars().all(|character| !character.is_control() && !is_invisible(character))
+}
+
+fn show(shown: &mut String, character: char) {
+    if character.is_control() {
+        shown.extend(character.escape_default());
+    } else if is_invisible(character) {
+        shown.extend(character.escape_unicode());
+    } else {
+        shown.push(character);
+    }
+}
+
 /// Shows what was given: in quotes, escaped so that no terminal obeys it, cut at 80 characters.
 pub fn quote(given: &str) -> String {
     const CHARACTERS_MAX: usize = 80;
     let mut shown = String::from("\"");
     for (at, character) in given.chars().enumerate() {
-        if at == CHARACTERS_MAX {
-            shown.push('…');
-            break;
-        }
-        if character.is_control() || matches!(character, '"' | '\\') {
-            shown.extend(character.escape_default());
-        } else if crate::name::is_invisible(character) {
-            shown.extend(character.escape_unicode());
-        } else {
-            shown.push(character);
+        match character {
+            _ if at == CHARACTERS_MAX => {
+                shown.push('…');
+                break;
+            }
+            '"' | '\\' => shown.extend(['\\', character]),
+            _ => show(&mut shown, character),
         }
     }
     shown.push('"');
@@ -314,6 +345,22 @@ mod tests {
         assert_eq!(quote("a\u{1b}[31m\n"), "\"a\\u{1b}[31m\\n\"");
         assert_eq!(quote("a\u{202e}b"), "\"a\\u{202e}b\"");
         assert_eq!(quote(&"x".repeat(81)).chars().count(), 83);
+    }
+
+    /// B31: a label could fake a line of its own.
+    #[test]
+    fn what_others_wrote_stays_on_its_line() {
+        assert_eq!(printable("a\nb\u{1b}\u{202e}\u{85}é"), "a\\nb\\u{1b}\\u{202e}\\u{85}é");
+        let source = std::io::Error::other("ERROR:\n\u{2066}x");
+        let error = Error::new(ErrorKind::Internal, "it said\r").with_source(source);
+        assert_eq!(error.to_string(), "it said\\r (ERROR:\\n\\u{2066}x)");
+        for cause in [
+            LossCause::Revoked { reason: "a\nb".into() },
+            LossCause::Taken { by: Some("a\nb".into()) },
+            LossCause::Expired { last_failure: Some("a\nb".into()) },
+        ] {
+            assert!(is_printable(&cause.to_string()), "{cause:?}");
+        }
     }
 
     #[test]

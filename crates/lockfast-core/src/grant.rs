@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::{Error, printable};
 use crate::fence::Fence;
 use crate::time::Moment;
 use crate::view::{HolderView, LockView};
@@ -141,14 +141,19 @@ impl fmt::Display for LossCause {
                 f.write_str("its deadline passed before it was renewed")
             }
             Self::Expired { last_failure: Some(failure) } => {
+                let failure = printable(failure);
                 write!(f, "its deadline passed while it could not be renewed: {failure}")
             }
-            Self::Taken { by: Some(by) } => write!(f, "it expired and was taken by {by}"),
+            Self::Taken { by: Some(by) } => {
+                write!(f, "it expired and was taken by {}", printable(by))
+            }
             Self::Taken { by: None } => f.write_str("it expired and was taken by another holder"),
             Self::Forgotten => f.write_str("the store does not know it any more"),
             Self::SessionEnded => f.write_str("the store ended the session it belonged to"),
             Self::DataLost => f.write_str("the store has lost data"),
-            Self::Revoked { reason } => write!(f, "an operator released it by force: {reason}"),
+            Self::Revoked { reason } => {
+                write!(f, "an operator released it by force: {}", printable(reason))
+            }
         }
     }
 }

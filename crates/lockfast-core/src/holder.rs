@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{Error, ErrorKind, Result, quote};
+use crate::error::{Error, ErrorKind, Result, is_printable, printable, quote};
 
 /// One connection to a store, as the store sees it: the first 48 bits of every holder id that it
 /// makes, so that what belongs to the whole process (its label, its liveness) is stored once.
@@ -158,8 +158,8 @@ impl Label {
             .map_or_else(|| "unknown".into(), |name| name.to_string_lossy().into_owned());
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self {
-            program: printable(&program),
-            host: printable(&host),
+            program: printable(&cut(&program)).into_owned(),
+            host: printable(&cut(&host)).into_owned(),
             pid: std::process::id(),
             text: None,
         }
@@ -169,12 +169,12 @@ impl Label {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidMetadata`] when it is longer than [`Label::TEXT_BYTES_MAX`] or holds
-    /// control characters.
+    /// control, bidirectional or invisible characters.
     pub fn with_text(mut self, text: &str) -> Result<Self> {
         let flaw = if text.len() > Self::TEXT_BYTES_MAX {
             format!("it has {} bytes, at most {}", text.len(), Self::TEXT_BYTES_MAX)
-        } else if text.chars().any(char::is_control) {
-            "it holds control characters".into()
+        } else if !is_printable(text) {
+            "it holds control characters or invisible ones".into()
         } else {
             self.text = (!text.is_empty()).then(|| text.to_owned());
             return Ok(self);
@@ -201,18 +201,20 @@ impl Label {
 }
 
 impl fmt::Display for Label {
+    /// Whatever a program has stored as its label, it is shown on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (pid {} on {})", self.program, self.pid, self.host)?;
+        let (program, host) = (printable(&self.program), printable(&self.host));
+        write!(f, "{program} (pid {} on {host})", self.pid)?;
         match &self.text {
-            Some(text) => write!(f, " “{text}”"),
+            Some(text) => write!(f, " “{}”", printable(text)),
             None => Ok(()),
         }
     }
 }
 
-/// Host and program names come from outside; what a terminal would obey is replaced.
-fn printable(text: &str) -> String {
-    text.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
+/// Host and program names are as long as somebody else likes.
+fn cut(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 #[cfg(test)]
@@ -242,13 +244,22 @@ mod tests {
     fn labels_have_limits() {
         let label = Label::of_this_process();
         assert!(label.clone().with_text(&"x".repeat(128)).is_ok());
-        for text in [&"x".repeat(5 * 1024), "a\u{1b}[31m"] {
+        for text in [&"x".repeat(5 * 1024), "a\u{1b}[31m", "a\u{202e}b", "a\nb"] {
             let error = label.clone().with_text(text).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidMetadata);
-            assert!(!error.to_string().contains('\u{1b}'));
+            assert!(is_printable(&error.to_string()), "{error}");
         }
         use std::os::unix::ffi::OsStrExt as _;
-        let error = label.with_os_text(std::ffi::OsStr::from_bytes(b"a\xff")).unwrap_err();
+        let bytes = std::ffi::OsStr::from_bytes(b"a\xff");
+        let error = label.clone().with_os_text(bytes).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidMetadata);
+    }
+
+    /// B31.
+    #[test]
+    fn a_foreign_label_is_shown_on_one_line() {
+        let text = Some("a\nL: free\u{202e}".to_owned());
+        let label = Label { program: "p\n".into(), host: "h\u{2067}".into(), pid: 7, text };
+        assert_eq!(label.to_string(), "p\\n (pid 7 on h\\u{2067}) “a\\nL: free\\u{202e}”");
     }
 }

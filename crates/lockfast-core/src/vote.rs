@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::printable;
 use crate::fence::Fence;
 use crate::view::{HolderView, brief};
 
@@ -56,7 +57,7 @@ impl fmt::Display for Vote {
             Self::NotHeld => f.write_str("not held there"),
             Self::FenceTooLow { seen } => write!(f, "fence too low, {seen} was seen"),
             Self::FenceTooHigh => f.write_str("fence too far ahead of its clock"),
-            Self::Unreachable { why } => f.write_str(why),
+            Self::Unreachable { why } => f.write_str(&printable(why)),
             Self::Late { limit } => write!(f, "no answer within {}", brief(*limit)),
         }
     }

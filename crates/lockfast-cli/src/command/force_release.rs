@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use lockfast::{Fence, HolderView, LockName, Locker, RevokeOutcome, RevokeRequest};
-use lockfast_core::error::quote;
+use lockfast_core::error::{is_printable, quote};
 use serde_json::json;
 
 use super::view::describe_holder;
@@ -70,8 +70,8 @@ fn check_reason(reason: &str) -> Result<String, Failure> {
         "is empty".to_owned()
     } else if reason.len() > REASON_BYTES_MAX {
         format!("has {} bytes, at most {REASON_BYTES_MAX}", reason.len())
-    } else if reason.chars().any(char::is_control) {
-        "holds control characters".to_owned()
+    } else if !is_printable(reason) {
+        "holds control characters or invisible ones".to_owned()
     } else {
         return Ok(reason.to_owned());
     };

@@ -63,7 +63,7 @@ fn print(page: &[LockView], first: bool, output: &Output) -> Result<(), Failure>
             table.add_row(row.map(|cell| output.text(&cell).into_owned()));
         });
     }
-    output.line(&table.trim_fmt())
+    output.table(&table.trim_fmt())
 }
 
 /// A row for each holder, or one for a lock that is only waited for.
