@@ -127,12 +127,14 @@ fn code_of(kind: ErrorKind) -> u8 {
         | ErrorKind::InvalidHolder
         | ErrorKind::InvalidMetadata => USAGE,
         // A key that is no lock calls for another name, or for a prefix in the store's URL.
-        ErrorKind::InvalidUrl | ErrorKind::Unsupported | ErrorKind::ForeignKey => CONFIG,
-        ErrorKind::Taken
-        | ErrorKind::Lost
-        | ErrorKind::NotHeld
-        | ErrorKind::AlreadyHeld
-        | ErrorKind::Conflict => NOT_ACQUIRED,
+        // Nor does waiting help when others use the lock in another way.
+        ErrorKind::InvalidUrl
+        | ErrorKind::Unsupported
+        | ErrorKind::ForeignKey
+        | ErrorKind::Conflict => CONFIG,
+        ErrorKind::Taken | ErrorKind::Lost | ErrorKind::NotHeld | ErrorKind::AlreadyHeld => {
+            NOT_ACQUIRED
+        }
         ErrorKind::Unreachable
         | ErrorKind::NoQuorum
         | ErrorKind::TooLate
@@ -167,6 +169,7 @@ mod tests {
             (ErrorKind::WrongNode, 69),
             (ErrorKind::TlsHandshake, 69),
             (ErrorKind::ForeignKey, 78),
+            (ErrorKind::Conflict, 78),
             (ErrorKind::Taken, 75),
             (ErrorKind::Permission, 77),
             (ErrorKind::InvalidUrl, 78),
