@@ -17,6 +17,10 @@ use crate::{config, duration};
 /// The variable that names the store.
 pub(crate) const URL_VARIABLE: &str = "LOCKFAST_URL";
 
+/// The variable that a command under `run` has instead when that URL holds a password: the store's
+/// fingerprint, so that nobody takes another store for it.
+pub(crate) const WITHHELD_VARIABLE: &str = "LOCKFAST_URL_WITHHELD";
+
 /// The shortest lease that can be asked for.
 const TTL_MIN: Duration = Duration::from_millis(100);
 
@@ -37,6 +41,12 @@ impl Store {
         let exported =
             std::env::var_os(URL_VARIABLE).map(|url| utf8(&url, "$LOCKFAST_URL")).transpose()?;
         let from_arguments = typed.is_some();
+        if withheld(global).is_some() {
+            return Err(Failure::config(
+                "the store of the run around this command is not known here, because its URL \
+                 holds a password and is not handed down; give --on or --config",
+            ));
+        }
         if !from_arguments && exported.as_deref() == Some("") {
             return Err(Failure::config(
                 "$LOCKFAST_URL is set but empty; unset it, or for example use embedded:",
@@ -100,19 +110,44 @@ impl Store {
     /// The same number for the same store, whatever way its URL is written; it tells nothing
     /// about credentials.
     pub(crate) fn fingerprint(&self, locker: &Locker) -> u64 {
-        let place = match &locker.profile().expiry {
-            Expiry::ProcessDeath { witness } => witness
-                .parent()
-                .and_then(|directory| directory.canonicalize().ok())
-                .map(|directory| directory.to_string_lossy().into_owned()),
+        let directory = match &locker.profile().expiry {
+            Expiry::ProcessDeath { witness } => {
+                witness.parent().and_then(|directory| directory.canonicalize().ok())
+            }
             _ => None,
         };
-        let place = place.unwrap_or_else(|| {
-            let body = self.address.body();
-            body.rsplit_once('@').map_or(body, |(_, host)| host).trim_start_matches('/').to_owned()
-        });
-        fnv1a(&format!("{}:{place}", self.address.scheme()))
+        match directory {
+            Some(place) => fnv1a(&format!("{}:{}", self.address.scheme(), place.display())),
+            None => fingerprint_of(&self.address),
+        }
     }
+}
+
+/// The fingerprint of a store that is not a directory.
+fn fingerprint_of(address: &Address) -> u64 {
+    let body = address.body();
+    let place = body.rsplit_once('@').map_or(body, |(_, host)| host).trim_start_matches('/');
+    fnv1a(&format!("{}:{place}", address.scheme()))
+}
+
+/// The fingerprint of the store around us whose URL was kept from us, unless we were given another.
+pub(crate) fn withheld(global: &Global) -> Option<u64> {
+    let is_told = global.on.is_some() || global.config.is_some();
+    if is_told || std::env::var_os(URL_VARIABLE).is_some() {
+        return None;
+    }
+    let fingerprint = std::env::var_os(WITHHELD_VARIABLE)?;
+    // One that cannot be read is that of no store, and still no leave to take another.
+    Some(u64::from_str_radix(&fingerprint.to_string_lossy(), 16).unwrap_or(0))
+}
+
+/// What a command below us gets instead of a URL that holds a password, if ours does.
+pub(crate) fn withhold() -> Option<(OsString, OsString)> {
+    let url = std::env::var_os(URL_VARIABLE)?;
+    let url = url.to_string_lossy();
+    let fingerprint = || Address::parse(&url).map_or(0, |address| fingerprint_of(&address));
+    holds_credentials(&url)
+        .then(|| (WITHHELD_VARIABLE.into(), format!("{:016x}", fingerprint()).into()))
 }
 
 /// Whether a URL holds what could be a password.

@@ -16,7 +16,7 @@ use super::waiting::wait_for;
 use crate::args::{Global, OnLost, Run};
 use crate::exit::{Failure, LOST, NOT_ACQUIRED, NOT_EXECUTABLE, Outcome, RUN_FAILED};
 use crate::guard::{Job, Supervisor, Verdict};
-use crate::held::{self, Held};
+use crate::held::{self, Held, Hold};
 use crate::output::Output;
 use crate::plan::{self, Store};
 use crate::process::lookup;
@@ -56,16 +56,22 @@ pub(crate) async fn run(args: Run, global: &Global, output: &Output) -> Outcome 
 async fn hold_and_run(args: Run, global: &Global, output: &Output) -> Outcome {
     let mut token = TokenSink::check(args.fd.as_deref())?;
     let plan = Plan::new(&args)?;
+    let around = held::around_us();
+    if let Some(held) = find_withheld(&plan, &around, global)? {
+        token.open(args.token_file.as_deref())?;
+        token.write(held.hold.fence)?;
+        return become_command(&plan, held, around);
+    }
     let store = Store::choose(global, output)?;
     let locker = store.connect_for(plan.label.clone(), output).await?;
     let lock = locker.lock(&plan.name, plan.mode)?.with(plan.options.clone())?;
-    let around = held::around_us();
     let fingerprint = store.fingerprint(&locker);
     if let Some(held) = find_outer(&plan, &around, fingerprint, &locker).await? {
         token.open(args.token_file.as_deref())?;
-        token.write(held.fence)?;
+        token.write(held.hold.fence)?;
         return become_command(&plan, held, around);
     }
+    refuse_other_store(&plan, &around, global)?;
     token.open(args.token_file.as_deref())?;
     let mut signals =
         Signals::listen().map_err(|error| Failure::internal("no signal handlers", error))?;
@@ -176,16 +182,17 @@ impl Plan {
     }
 
     fn into_job(
-        mut self,
+        self,
         store: &Store,
         locker: &Locker,
         lease: &Lease,
         around: Vec<Held>,
         fingerprint: u64,
     ) -> Job {
-        let held =
-            Held { store: fingerprint, mode: self.mode, fence: lease.fence(), name: self.name };
-        self.variables.extend(environment(held, around));
+        let hold =
+            Hold { store: fingerprint, mode: self.mode, fence: lease.fence(), name: self.name };
+        let mut variables = self.variables;
+        variables.extend(environment(&hold));
         let witness = match &locker.profile().expiry {
             Expiry::ProcessDeath { witness } => Some(witness.clone().into_os_string()),
             _ => None,
@@ -198,8 +205,10 @@ impl Plan {
             on_lost: self.on_lost,
             path: self.path.into_os_string(),
             argv: self.argv,
-            set: self.variables,
+            set: variables,
             unset: secret_variables(),
+            hold,
+            around,
         }
     }
 }
@@ -213,20 +222,28 @@ fn describe_command(label: Label, path: &std::path::Path) -> Label {
     }
 }
 
-/// What the command sees of the lock.
-fn environment(held: Held, around: Vec<Held>) -> [(OsString, OsString); 3] {
-    [
-        ("LOCKFAST_NAME".into(), held.name.as_str().into()),
-        ("LOCKFAST_FENCE".into(), held.fence.to_string().into()),
-        (held::VARIABLE.into(), held::with(around, held).into()),
-    ]
+/// What the command sees of the lock and of the store, but for [`held::VARIABLE`].
+fn environment(hold: &Hold) -> Vec<(OsString, OsString)> {
+    let mut variables = vec![
+        ("LOCKFAST_NAME".into(), hold.name.as_str().into()),
+        ("LOCKFAST_FENCE".into(), hold.fence.to_string().into()),
+    ];
+    variables.extend(plan::withhold());
+    variables
 }
 
 /// Our variables that must not reach the command.
 fn secret_variables() -> Vec<OsString> {
-    let url = std::env::var_os(plan::URL_VARIABLE);
-    let secret = url.is_some_and(|url| plan::holds_credentials(&url.to_string_lossy()));
-    if secret { vec![plan::URL_VARIABLE.into()] } else { Vec::new() }
+    plan::withhold().map(|_| plan::URL_VARIABLE.into()).into_iter().collect()
+}
+
+/// The hold around us when the store's URL was kept from us. The store cannot be asked then, but the
+/// guard above us vouches for it: it stops everything below it when the lease ends.
+fn find_withheld(plan: &Plan, around: &[Held], global: &Global) -> Result<Option<Held>, Failure> {
+    let Some(store) = plan::withheld(global) else { return Ok(None) };
+    let same = |held: &&Held| held.hold.store == store && held.hold.name == plan.name;
+    let found = around.iter().rev().find(same);
+    found.map(|held| covering(plan, held)).transpose()
 }
 
 /// The hold around us that makes taking the lock unnecessary, if the store confirms it.
@@ -236,15 +253,20 @@ async fn find_outer(
     store: u64,
     locker: &Locker,
 ) -> Result<Option<Held>, Failure> {
-    let same = |held: &&Held| held.store == store && held.name == plan.name;
+    let same = |held: &&Held| held.hold.store == store && held.hold.name == plan.name;
     let Some(held) = around.iter().rev().find(same) else { return Ok(None) };
     let lock = locker.inspect(&plan.name).await?;
-    if !lock.holders.iter().any(|holder| holder.fence == Some(held.fence)) {
+    if !lock.holders.iter().any(|holder| holder.fence == Some(held.hold.fence)) {
         // It was lost or released since; then we are as good as anybody else.
         return Ok(None);
     }
-    if held.covers(plan.mode) {
-        return Ok(Some(held.clone()));
+    covering(plan, held).map(Some)
+}
+
+/// The same hold, if it is as good as what was asked for.
+fn covering(plan: &Plan, held: &Held) -> Result<Held, Failure> {
+    if held.hold.covers(plan.mode) {
+        return Ok(held.clone());
     }
     Err(Failure::new(
         RUN_FAILED,
@@ -252,9 +274,26 @@ async fn find_outer(
             "lock {} is held {} around this command, so asking for it {} would wait for itself; \
              ask for it {} outside",
             quote(plan.name.as_str()),
-            held.mode,
+            held.hold.mode,
             plan.mode,
             plan.mode
+        ),
+    ))
+}
+
+/// Refuses a lock that is held around us in another store, unless ours was chosen on purpose: who
+/// calls a script in a job means the job's lock.
+fn refuse_other_store(plan: &Plan, around: &[Held], global: &Global) -> Result<(), Failure> {
+    let same_name = around.iter().any(|held| held.hold.name == plan.name);
+    if !same_name || global.on.is_some() || global.config.is_some() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        RUN_FAILED,
+        format!(
+            "lock {} is held around this command, but in another store than this one; give --on to \
+             say which store is meant",
+            quote(plan.name.as_str())
         ),
     ))
 }
@@ -264,7 +303,8 @@ fn become_command(plan: &Plan, held: Held, around: Vec<Held>) -> Outcome {
     let mut command = std::process::Command::new(&plan.path);
     command.arg0(&plan.argv[0]).args(&plan.argv[1..]);
     command.envs(plan.variables.iter().map(|(name, value)| (name, value)));
-    command.envs(environment(held, around));
+    command.envs(environment(&held.hold));
+    command.env(held::VARIABLE, held::with(around, held));
     for name in secret_variables() {
         command.env_remove(name);
     }

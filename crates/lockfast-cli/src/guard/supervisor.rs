@@ -21,6 +21,7 @@ use super::link::{self, Link};
 use super::{COMMAND, Ending, FromGuard, LeaseTerms, STUCK_PAUSE, SWEEP_PAUSE, Start, ToGuard};
 use crate::args::OnLost;
 use crate::exit::{Failure, LOST, NOT_EXECUTABLE, RUN_FAILED};
+use crate::held::{self, Held, Hold};
 use crate::output::Output;
 use crate::process::signals::Signals;
 use crate::process::timer::Timer;
@@ -52,6 +53,10 @@ pub(crate) struct Job {
     pub(crate) set: Vec<(OsString, OsString)>,
     /// Variables to remove.
     pub(crate) unset: Vec<OsString>,
+    /// What it holds.
+    pub(crate) hold: Hold,
+    /// What is held around us.
+    pub(crate) around: Vec<Held>,
 }
 
 /// How the job went.
@@ -97,9 +102,12 @@ impl<'a> Supervisor<'a> {
             on_lost: job.on_lost,
         };
         let terminal = terminal::is_in_session(io::stdin());
-        let socket = spawn_guard(&job)?;
+        let (socket, guard) = spawn_guard(&job)?;
         link::send_fd(&socket, io::stdin().as_fd())?;
         let mut link = Link::new(socket)?;
+        let held = held::with(job.around, Held { hold: job.hold, guard });
+        let mut set = job.set;
+        set.push((held::VARIABLE.into(), held.into()));
         link.send(&ToGuard::Start(Box::new(Start {
             url: job.url,
             name: lease.name().as_str().to_owned(),
@@ -108,7 +116,7 @@ impl<'a> Supervisor<'a> {
             lease: terms,
             path: job.path,
             argv: job.argv,
-            set: job.set,
+            set,
             unset: job.unset,
             terminal,
             foreground: terminal::is_ours(io::stdin()),
@@ -322,7 +330,7 @@ fn guard_died(detail: &str) -> Failure {
 
 /// Starts the guard with one end of a socket as its standard input, in a process group of its own
 /// so that nothing meant for us or the command hits it.
-fn spawn_guard(job: &Job) -> io::Result<Socket> {
+fn spawn_guard(job: &Job) -> io::Result<(Socket, tree::Process)> {
     let (ours, theirs) = Socket::pair()?;
     let mut command = Command::new("/proc/self/exe");
     command
@@ -333,8 +341,9 @@ fn spawn_guard(job: &Job) -> io::Result<Socket> {
     for name in &job.unset {
         command.env_remove(name);
     }
-    command.spawn()?;
-    Ok(ours)
+    let guard = Pid::from_child(&command.spawn()?);
+    let guard = tree::Process::with_id(guard).ok_or_else(|| io::Error::other("it is gone"))?;
+    Ok((ours, guard))
 }
 
 /// The exit code for how a command ended.

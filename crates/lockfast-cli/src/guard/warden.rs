@@ -2,6 +2,7 @@
 //! everything below it has.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -10,6 +11,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use lockfast::{HolderId, LockName, Locker, Moment};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -22,6 +24,9 @@ use crate::plan::Store;
 use crate::process::signals::Signals;
 use crate::process::timer::Timer;
 use crate::process::{terminal, trampoline, tree};
+
+/// From which number on the witness is.
+const WITNESS_FD_MIN: i32 = 64;
 
 /// Runs the guard; the wrapper's socket is standard input.
 pub(crate) fn main() -> u8 {
@@ -52,8 +57,10 @@ struct Warden {
     schedule: Schedule,
     /// The wrapper's standard input, for the command.
     stdin: OwnedFd,
-    /// Kept open so that the store counts the wrapper as alive while we are.
-    _witness: Option<File>,
+    /// Kept open so that the store counts the wrapper as alive while we are. The command inherits
+    /// it, and so does what it starts: should wrapper and guard be killed at once, the store still
+    /// sees them.
+    _witness: Option<OwnedFd>,
     command: Option<Pid>,
     /// Signals that came before the command did.
     early: Vec<i32>,
@@ -107,7 +114,7 @@ impl Warden {
 
     fn new(link: Link, start: Start, stdin: OwnedFd) -> io::Result<Self> {
         let witness = match &start.witness {
-            Some(path) => Some(OpenOptions::new().read(true).write(true).open(path)?),
+            Some(path) => Some(open_for_all_below(path)?),
             None => None,
         };
         Ok(Self {
@@ -298,6 +305,17 @@ impl Warden {
         locker.release_detached(&name, holder).await?;
         Ok(())
     }
+}
+
+/// Opens the witness so that every process below inherits it, under a number that scripts do not
+/// use: they redirect 3 to 9.
+fn open_for_all_below(path: &OsStr) -> io::Result<OwnedFd> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let high = fcntl_dupfd_cloexec(&file, WITNESS_FD_MIN)
+        // Fewer descriptors are allowed; then any number will do.
+        .or_else(|_| fcntl_dupfd_cloexec(&file, 0))?;
+    fcntl_setfd(&high, FdFlags::empty())?;
+    Ok(high)
 }
 
 fn ending_of(status: WaitStatus) -> Ending {

@@ -104,10 +104,11 @@ mod tests {
                 assert!(Moment::now().since(start) >= Duration::from_millis(millis));
             }
             // A wait that was given up does not end the next one.
-            let soon = start + Duration::from_millis(100);
+            let start = Moment::now();
+            let soon = start + Duration::from_millis(500);
             let given_up = tokio::time::timeout(Duration::from_millis(1), timer.wait(Some(soon)));
             assert!(given_up.await.is_err());
-            let later = start + Duration::from_millis(150);
+            let later = start + Duration::from_millis(550);
             timer.wait(Some(later)).await;
             assert!(later.has_passed(Moment::now()));
         });

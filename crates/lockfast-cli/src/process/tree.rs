@@ -4,12 +4,16 @@
 //! chain of parents in `/proc` finds daemons as well.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, pidfd_send_signal, wait,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, pidfd_open, pidfd_send_signal, wait,
 };
+
+/// How often the way up to an ancestor is walked when processes end meanwhile.
+const WALKS_MAX: usize = 100;
 
 /// A process that was seen alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +31,39 @@ struct Stat {
 }
 
 impl Process {
+    /// The process that has this id now; a zombie also counts.
+    pub(crate) fn with_id(pid: Pid) -> Option<Self> {
+        stat(pid).map(|stat| Self { pid, started: stat.started })
+    }
+
+    /// Reads what `Display` wrote.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (pid, started) = text.split_once('.')?;
+        let pid = pid.parse().ok().filter(|pid| *pid > 0).and_then(Pid::from_raw)?;
+        Some(Self { pid, started: started.parse().ok()? })
+    }
+
+    /// Whether this very process is an ancestor of the calling one. A daemon's parent has ended,
+    /// but what took its place is above it as well: the guard is a subreaper.
+    pub(crate) fn is_above_us(self) -> bool {
+        (0..WALKS_MAX).find_map(|_| self.look_up_from(getpid())).unwrap_or(false)
+    }
+
+    /// Walks from parent to parent; `None` when one of them has ended meanwhile, and its children
+    /// have another parent now.
+    fn look_up_from(self, from: Pid) -> Option<bool> {
+        let mut pid = from;
+        let mut process = stat(pid)?;
+        while pid != self.pid {
+            let Some(parent) = Pid::from_raw(process.parent) else { return Some(false) };
+            let next = stat(parent)?;
+            // Otherwise the id may be a stranger's by now.
+            stat(pid).filter(|again| again.parent == process.parent)?;
+            (pid, process) = (parent, next);
+        }
+        Some(process.started == self.started)
+    }
+
     /// Sends a signal to exactly this process.
     ///
     /// # Errors
@@ -47,6 +84,12 @@ impl Process {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.pid.as_raw_pid(), self.started)
     }
 }
 
@@ -148,8 +191,24 @@ mod tests {
     }
 
     #[test]
+    fn ancestors_are_known_by_id_and_start() {
+        let us = Process::with_id(getpid()).unwrap();
+        assert_eq!(Process::parse(&us.to_string()), Some(us));
+        let parent = rustix::process::getppid().and_then(Process::with_id).unwrap();
+        assert!(us.is_above_us() && parent.is_above_us());
+        assert!(!Process { started: parent.started + 1, ..parent }.is_above_us());
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!Process::with_id(Pid::from_child(&child)).unwrap().is_above_us());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for bad in ["", "1", "1.", ".1", "0.1", "-1.1", "x.1", "99999999999.1"] {
+            assert_eq!(Process::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
     fn children_are_found_and_signalled() {
-        let me = rustix::process::getpid();
+        let me = getpid();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_child(&child);
         let found = below(me, &HashSet::new()).unwrap();
