@@ -104,7 +104,13 @@ pub(crate) struct Claim {
 /// lost; 125 Lockfast failed; 126 the command cannot be executed; 127 it was not found; 128+N it
 /// was ended by signal N.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "lockfast run [OPTIONS] <NAME> -- <COMMAND>...")]
+#[command(
+    override_usage = "lockfast run [OPTIONS] <NAME> -- <COMMAND>...",
+    after_help = "Examples:
+  lockfast run nightly-report -- ./report.sh
+  lockfast run nightly-report --try -E 0 -- ./report.sh
+  lockfast run build --permits 4 --wait 10m -- make"
+)]
 pub(crate) struct Run {
     /// The lock
     pub(crate) name: OsString,
@@ -152,9 +158,14 @@ pub(crate) enum OnLost {
 
 /// Take a lock that nothing renews, for scripts
 ///
-/// Prints the holder id, the fence and the deadline. The holder id is a secret: whoever has it can
-/// renew and release the lock.
+/// Prints the holder id, the fence and the deadline for a shell to evaluate, or a line that fails
+/// when it is evaluated. The holder id is a secret: whoever has it can renew and release the lock.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  out=$(lockfast acquire backup --ttl 10m --try) || exit
+  eval \"$out\"
+  do-something --fencing-token \"$fence\"
+  echo \"$holder\" | lockfast release backup --holder -")]
 pub(crate) struct Acquire {
     /// The lock
     pub(crate) name: OsString,

@@ -18,8 +18,8 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser as _};
 
 use args::{Args, Command, Format};
 use exit::Failure;
@@ -34,21 +34,45 @@ fn main() -> ExitCode {
         }
         _ => match Args::try_parse_from(&arguments) {
             Ok(args) => execute(args),
-            Err(error) => explain(&error),
+            Err(error) => {
+                let code = explain(&error);
+                fail_evaluation(code, is_evaluated(&arguments));
+                code
+            }
         },
     };
     ExitCode::from(code)
+}
+
+/// Whether a shell evaluates what this command line prints, as far as the line can be read.
+fn is_evaluated(arguments: &[OsString]) -> bool {
+    let command = Args::command().ignore_errors(true);
+    let Ok(matches) = command.try_get_matches_from(arguments) else { return false };
+    // What comes after the mistake is not in the matches.
+    let json = arguments.iter().any(|word| word == "--json" || word == "--format=json")
+        || arguments.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "json");
+    matches!(matches.subcommand_name(), Some("acquire" | "renew")) && !json
+}
+
+/// Makes a shell that evaluates what we printed fail with our code: `eval "$(lockfast acquire …)"`
+/// looks at nothing else, and evaluating nothing is a success.
+fn fail_evaluation(code: u8, is_evaluated: bool) {
+    if is_evaluated && code != 0 {
+        // When it cannot be written there is nothing to evaluate either, and nobody else to tell.
+        let _ = output::write_out(&format!("(exit {code})\n"));
+    }
 }
 
 fn execute(args: Args) -> u8 {
     let json = args.global.json || args.global.format == Some(Format::Json);
     let output = Output::new(json);
     start_log(args.global.verbose, &output);
+    let is_evaluated = matches!(args.command, Command::Acquire(_) | Command::Renew(_)) && !json;
     let outcome = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(dispatch(args, &output)),
         Err(error) => Err(Failure::internal("no runtime", error)),
     };
-    match outcome {
+    let code = match outcome {
         Ok(code) => code,
         Err(failure) => {
             if let Some(message) = failure.message() {
@@ -56,7 +80,9 @@ fn execute(args: Args) -> u8 {
             }
             failure.code()
         }
-    }
+    };
+    fail_evaluation(code, is_evaluated);
+    code
 }
 
 async fn dispatch(args: Args, output: &Output) -> exit::Outcome {
@@ -108,7 +134,7 @@ fn explain(error: &clap::Error) -> u8 {
     let mut text = if output.colour() { styled.ansi().to_string() } else { styled.to_string() };
     if !output.colour() {
         // What was typed is part of the text, and no terminal may obey it.
-        text = output.text(&text).into_owned();
+        text = output.lines(&text);
     }
     if error.kind() == ErrorKind::UnknownArgument {
         text.push_str(
