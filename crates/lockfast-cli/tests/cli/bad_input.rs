@@ -72,6 +72,8 @@ fn cases() -> Vec<Case> {
         case("permits 0", "run|x|--permits|0|--|true", 64, &["at least 1"]),
         case("shared permits", "run|x|--shared|--permits|2|--|true", 64, &["cannot be used with"]),
         case("label", "run|x|--label|a\u{7}|--|true", 64, &["control characters"]),
+        case("label bidi", "run|x|--label|a\u{202e}|--|true", 64, &["invisible", "\\u{202e}"]),
+        case("reason bidi", "force-release|x|--yes|--reason|\u{2066}", 64, &["invisible"]),
         case("holder", "release|x|--holder|abc", 64, &["32 hexadecimal digits"]),
         case("C17", "show|x|--on|foo://x", 78, &["foo", "embedded:"]),
         case("C46 six", "show|x|--on|redlock://a,b,c,d,e?quorum=6", 64, &["from 3", "to 5"]),

@@ -12,35 +12,6 @@ fn acquire(sandbox: &Sandbox, name: &str) -> Value {
 }
 
 #[test]
-fn acquire_renew_release() {
-    let sandbox = Sandbox::new();
-    let lease = acquire(&sandbox, "a");
-    let holder = lease["holder"].as_str().unwrap();
-    assert_eq!(holder.len(), 32);
-    assert!(
-        lease["fence"].as_u64().unwrap() > 0 && lease["remaining_ms"].as_u64().unwrap() > 50_000
-    );
-    sandbox.run(["acquire", "a", "--ttl", "1s", "--try"]).expect(75);
-    let other = "0".repeat(32);
-    for arguments in [
-        vec!["release", "a", "--holder", &other],
-        vec!["renew", "a", "--ttl", "90s", "--holder", &other],
-    ] {
-        let refused = sandbox.run(arguments).expect(75);
-        assert!(refused.stderr.contains("not held by this holder"), "{}", refused.stderr);
-    }
-    let renewed = sandbox.run(["renew", "a", "--ttl", "90s", "--holder", holder, "--json"]);
-    assert!(renewed.expect(0).json()["remaining_ms"].as_u64().unwrap() > 80_000);
-    let shown = sandbox.run(["show", "a", "--json"]).expect(0);
-    assert!(!shown.stdout.contains(holder), "a listing shows the holder id");
-    assert_eq!(shown.json()["holders"][0]["fence"], lease["fence"]);
-    sandbox.run(["release", "a", "--holder", holder]).expect(0);
-    sandbox.run(["release", "a", "--holder", holder]).expect(75);
-    let next = acquire(&sandbox, "a");
-    assert!(next["fence"].as_u64().unwrap() > lease["fence"].as_u64().unwrap());
-}
-
-#[test]
 fn a_holder_id_can_come_from_standard_input() {
     let sandbox = Sandbox::new();
     let binary = env!("CARGO_BIN_EXE_lockfast");
@@ -219,4 +190,33 @@ fn logs_appear_when_asked_for() {
     assert_eq!(finished.stdout, "");
     assert!(finished.stderr.contains("lockfast"), "{}", finished.stderr);
     assert_eq!(sandbox.run(["run", "a", "--", "true"]).expect(0).stderr, "");
+}
+
+/// B47: also when what was typed is wrong. Programs that read JSON get nothing.
+#[test]
+fn every_failure_makes_a_shell_fail() {
+    let sandbox = Sandbox::new();
+    acquire(&sandbox, "taken");
+    let id = "0".repeat(32);
+    for (line, code, is_evaluated) in [
+        ("acquire taken --ttl 9s --try", 75, true),
+        ("acquire taken --ttl 9s --wait 10ms", 75, true),
+        ("acquire x --tll 9s", 64, true),
+        ("acquire x --ttl 9", 64, true),
+        ("acquire", 64, true),
+        ("--on foo://x acquire x --ttl 9s", 78, true),
+        ("--on redis://127.0.0.1:1 acquire x --ttl 9s", 69, true),
+        (&format!("renew taken --ttl 9s --holder {id}"), 75, true),
+        ("renew taken --holder", 64, true),
+        ("acquire taken --ttl 9s --try --json", 75, false),
+        ("acquire x --tll 9s --json", 64, false),
+        ("--format json acquire x --tll 9s", 64, false),
+        ("run acquire --tll 9s", 64, false),
+        ("show acquire --tll", 64, false),
+        ("acquire --help", 0, false),
+    ] {
+        let finished = sandbox.run(line.split(' ')).expect(code);
+        let expected = if is_evaluated { format!("(exit {code})\n") } else { String::new() };
+        assert!(finished.stdout == expected || code == 0, "{line}: {:?}", finished.stdout);
+    }
 }

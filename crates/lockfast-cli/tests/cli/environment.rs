@@ -26,17 +26,69 @@ fn the_command_sees_the_lock_and_no_secret() {
     assert!(seen["LOCKFAST_FENCE"].parse::<u64>().unwrap() > 0);
     assert_eq!((seen["A"].as_str(), seen["E"].as_str()), ("b=c", ""));
     assert!(!finished.stdout.contains("geheim") && !seen.contains_key("LOCKFAST_URL"));
-    let held: Vec<_> = seen["LOCKFAST_HELD"].splitn(4, ' ').collect();
-    assert_eq!((held[1], held[2], held[3]), ("x", seen["LOCKFAST_FENCE"].as_str(), "job"));
+    let held: Vec<_> = seen["LOCKFAST_HELD"].splitn(5, ' ').collect();
+    assert_eq!((held[1], held[2], held[4]), ("x", seen["LOCKFAST_FENCE"].as_str(), "job"));
     let ours: Vec<_> = seen.keys().filter(|name| name.starts_with("LOCKFAST_")).collect();
-    assert_eq!(ours, ["LOCKFAST_FENCE", "LOCKFAST_HELD", "LOCKFAST_NAME"]);
+    let expected = ["LOCKFAST_FENCE", "LOCKFAST_HELD", "LOCKFAST_NAME", "LOCKFAST_URL_WITHHELD"];
+    assert_eq!(ours, expected);
+    let fingerprint = &seen["LOCKFAST_URL_WITHHELD"];
+    assert!(fingerprint.len() == 16 && fingerprint.bytes().all(|byte| byte.is_ascii_hexdigit()));
 }
 
 #[test]
 fn a_url_without_secrets_stays() {
     let sandbox = Sandbox::new();
     let finished = sandbox.run(["run", "job", "--", "cat", "/proc/self/environ"]).expect(0);
-    assert_eq!(variables(&finished.stdout)["LOCKFAST_URL"], sandbox.url());
+    let seen = variables(&finished.stdout);
+    assert_eq!(seen["LOCKFAST_URL"], sandbox.url());
+    assert!(!seen.contains_key("LOCKFAST_URL_WITHHELD"));
+}
+
+/// B28: every command of ours in a job whose store is kept from it says so, instead of using the one
+/// that the config file names, or the embedded one.
+#[test]
+fn a_command_does_not_take_another_store_for_the_one_that_is_kept_from_it() {
+    let sandbox = Sandbox::new();
+    let binary = env!("CARGO_BIN_EXE_lockfast");
+    std::fs::create_dir_all(sandbox.path(".config/lockfast")).unwrap();
+    let config = format!("url = \"{}\"\n", sandbox.url());
+    std::fs::write(sandbox.path(".config/lockfast/config.toml"), &config).unwrap();
+    std::fs::write(sandbox.path("named.toml"), config).unwrap();
+    let url = sandbox.url();
+    let run_inside = |inner: &str| {
+        let script = format!("{binary} {inner}");
+        let mut command = sandbox.command(["run", "job", "--on", &url, "--", "sh", "-c", &script]);
+        command.env("LOCKFAST_URL", "redis://me:geheim@h");
+        Running::new(command).finish()
+    };
+    for (inner, code) in [("run other -- true", 125), ("show other", 78), ("list", 78)] {
+        let refused = run_inside(inner).expect(code);
+        assert!(refused.stderr.contains("not known here"), "{inner}: {}", refused.stderr);
+    }
+    // The lock of the job is in another store than the one whose URL was kept.
+    run_inside("run job --try -- true").expect(125);
+    for inner in [
+        format!("run other --on {url} -- true"),
+        "run other --config named.toml -- true".to_owned(),
+        format!("run job --try --on {url} -- true"),
+    ] {
+        run_inside(&inner).expect(0);
+    }
+}
+
+/// B28, where the store is not secret: the job's lock is in the store of --on, and a script that it
+/// calls would take the one of the same name elsewhere.
+#[test]
+fn a_lock_of_the_job_in_another_store_is_refused() {
+    let sandbox = Sandbox::new();
+    let binary = env!("CARGO_BIN_EXE_lockfast");
+    let other = format!("embedded:{}", sandbox.path("other").display());
+    let script = format!("{binary} run job --try -- true");
+    let arguments = ["run", "job", "--on", &other, "--", "sh", "-c", &script];
+    let refused = sandbox.run(arguments).expect(125);
+    assert!(refused.stderr.contains("in another store than this one"), "{}", refused.stderr);
+    let script = format!("{binary} run job --try --on {} -- sh -c 'exit 6'", sandbox.url());
+    sandbox.run(["run", "job", "--on", &other, "--", "sh", "-c", &script]).expect(6);
 }
 
 #[test]
@@ -57,8 +109,9 @@ fn secrets_are_in_no_argument_and_no_environment_below_the_wrapper() {
     assert_eq!(runs, 0, "{seen}");
 }
 
+/// But for the one by which the embedded store sees that the command is still there.
 #[test]
-fn no_descriptor_of_ours_reaches_the_command() {
+fn no_other_descriptor_of_ours_reaches_the_command() {
     let sandbox = Sandbox::new();
     let list = |command: std::process::Command| {
         let finished = Running::new(command).finish().expect(0);
@@ -66,8 +119,12 @@ fn no_descriptor_of_ours_reaches_the_command() {
     };
     let mut plain = std::process::Command::new("ls");
     plain.arg("/proc/self/fd").stdin(Stdio::null()).stdout(Stdio::piped());
-    let below = sandbox.command(["run", "job", "--", "ls", "/proc/self/fd"]);
-    assert_eq!(list(below), list(plain));
+    let mut expected = list(plain);
+    let below =
+        |url: &str| sandbox.command(["run", "job", "--on", url, "--", "ls", "/proc/self/fd"]);
+    assert_eq!(list(below("memory:")), expected);
+    expected.push("64".to_owned());
+    assert_eq!(list(below(&sandbox.url())), expected);
 }
 
 #[test]

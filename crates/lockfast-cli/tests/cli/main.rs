@@ -1,4 +1,5 @@
-//! The real binary on a real embedded store. Everything waits for a state, with a bound; processes
+//! The real binary on a real embedded store: what does not depend on the store, or only there. What
+//! does is in `tests/stores`. Everything waits for a state, with a bound; processes
 //! are ended by their id.
 #![allow(
     clippy::unwrap_used,
@@ -12,9 +13,10 @@ mod commands;
 mod crash;
 mod environment;
 mod exclusion;
-mod loss;
 mod migrate;
 mod redis;
+#[path = "../sandbox/mod.rs"]
 mod sandbox;
 mod signals;
+mod snippets;
 mod terminal;

@@ -129,3 +129,35 @@ fn a_key_that_is_no_lock() {
         .expect(78);
     assert!(finished.stderr.contains("no lock"), "{}", finished.stderr);
 }
+
+/// B31: a label could fake a line of its own, or turn the rest of one around.
+#[test]
+fn texts_of_other_programs_stay_on_their_line() {
+    const PROGRAM: &str = "evil\nL: free";
+    const TEXT: &str = "nightly\nL: free\u{1b}[2J\u{202e}";
+    let redis = Redis::start();
+    let sandbox = Sandbox::on(&redis.url());
+    sandbox.run(["acquire", "L", "--ttl", "60s"]).expect(0);
+    for client in redis.cli(&["KEYS", "lockfast:client:*"]).lines() {
+        // The label comes after eight characters of bookkeeping.
+        let head = redis.cli(&["GETRANGE", client, "0", "7"]);
+        redis.cli(&["SET", client, &format!("{head}{PROGRAM}\thost\u{2067}\t7\t{TEXT}")]);
+    }
+    let json = sandbox.run(["show", "L", "--json"]).expect(0).json();
+    let holder = &json["holders"][0];
+    assert_eq!((&holder["program"], &holder["label"]), (&PROGRAM.into(), &TEXT.into()));
+    for (arguments, code) in [
+        (["show", "L"].as_slice(), 0),
+        (&["list"], 0),
+        (&["run", "L", "--try", "--", "true"], 75),
+        (&["acquire", "L", "--ttl", "1s", "--wait", "10ms"], 75),
+        (&["force-release", "L", "--yes", "--reason", "r"], 0),
+    ] {
+        let finished = sandbox.run(arguments).expect(code);
+        let said = finished.stdout + &finished.stderr;
+        let is_harmless = |c: char| c == '\n' || lockfast_core::error::is_printable(&c.to_string());
+        assert!(said.chars().all(is_harmless), "{arguments:?}: {said:?}");
+        assert!(!said.lines().any(|line| line.starts_with("L: free")), "{arguments:?}: {said}");
+        assert!(said.contains("evil\\nL: free"), "{arguments:?}: {said}");
+    }
+}

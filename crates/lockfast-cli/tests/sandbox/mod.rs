@@ -1,11 +1,13 @@
 //! A store and a directory of a test's own, and the binary started in it.
+#![allow(dead_code, reason = "two test binaries share this, and each uses a part of it")]
 
 use std::ffi::OsStr;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use lockfast_conformance::fault::reaper;
 use lockfast_core::Moment;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
@@ -15,6 +17,7 @@ pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
 pub(crate) struct Sandbox {
     directory: TempDir,
+    url: String,
 }
 
 /// What a finished command printed, and its code.
@@ -51,8 +54,16 @@ impl Finished {
 }
 
 impl Sandbox {
+    /// With an embedded store of its own.
     pub(crate) fn new() -> Self {
-        Self { directory: TempDir::new().unwrap() }
+        let directory = TempDir::new().unwrap();
+        let url = format!("embedded:{}", directory.path().join("store").display());
+        Self { directory, url }
+    }
+
+    /// On a store that is there.
+    pub(crate) fn on(url: &str) -> Self {
+        Self { directory: TempDir::new().unwrap(), url: url.to_owned() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -60,7 +71,7 @@ impl Sandbox {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("embedded:{}", self.path("store").display())
+        self.url.clone()
     }
 
     /// What a file holds, or nothing if it is not there.
@@ -87,10 +98,16 @@ impl Sandbox {
         arguments: impl IntoIterator<Item = S>,
     ) -> Command {
         let mut command = undisturbed(env!("CARGO_BIN_EXE_lockfast"));
+        command.args(arguments);
+        self.settle(&mut command);
         command
-            .args(arguments)
+    }
+
+    /// The surroundings of a command.
+    fn settle(&self, command: &mut Command) {
+        command
             .current_dir(self.directory.path())
-            .env("LOCKFAST_URL", self.url())
+            .env("LOCKFAST_URL", &self.url)
             .env("HOME", self.directory.path())
             .env("LANG", "C.UTF-8")
             .env_remove("XDG_CONFIG_HOME")
@@ -98,9 +115,20 @@ impl Sandbox {
             .env_remove("LC_ALL")
             .env_remove("NO_COLOR")
             .env_remove("LOCKFAST_HELD")
+            .env_remove("LOCKFAST_URL_WITHHELD")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+    }
+
+    /// A shell that runs a script in this directory, on this store, with the binary in its `PATH`.
+    pub(crate) fn shell(&self, script: &str) -> Command {
+        let binary = Path::new(env!("CARGO_BIN_EXE_lockfast"));
+        let mut folders = vec![binary.parent().unwrap().to_owned()];
+        folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+        let mut command = undisturbed("sh");
+        command.args(["-c", script]).env("PATH", std::env::join_paths(folders).unwrap());
+        self.settle(&mut command);
         command
     }
 
@@ -143,14 +171,17 @@ pub(crate) fn undisturbed(program: &str) -> Command {
     command
 }
 
-/// A started process, killed at the latest when it is dropped.
+/// A started process, killed at the latest when it is dropped or this process ends.
 pub(crate) struct Running {
     child: Option<Child>,
+    _ward: reaper::Ward,
 }
 
 impl Running {
     pub(crate) fn new(mut command: Command) -> Self {
-        Self { child: Some(command.spawn().unwrap()) }
+        let child = command.spawn().unwrap();
+        let ward = reaper::watch(child.id(), None);
+        Self { child: Some(child), _ward: ward }
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -159,6 +190,13 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Kills this wrapper and its guard in one instant, so that neither can do anything about it.
+    pub(crate) fn kill_with_guard(&self) {
+        self.signal(Signal::STOP);
+        kill_process(self.guard(), Signal::KILL).unwrap();
+        self.signal(Signal::KILL);
     }
 
     pub(crate) fn child(&mut self) -> &mut Child {

@@ -1,0 +1,258 @@
+//! What the pages and `--help` tell people to type does what they say (B47). Every shell line of
+//! theirs is found here, tried, and refused when nobody has said what it must do.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::sandbox::{Finished, Running, Sandbox, eventually};
+
+/// What a snippet claims.
+struct Claim {
+    /// The snippet: a line of a page, or all lines that belong together.
+    snippet: &'static str,
+    /// The lock that somebody else has meanwhile, if any.
+    taken: &'static str,
+    /// Its exit code. One that only ends when it is interrupted has 130.
+    code: i32,
+    /// What it prints; `N` stands for a number.
+    prints: &'static [&'static str],
+    /// The program that it runs and its arguments, or that it runs none.
+    calls: &'static str,
+}
+
+const fn claim(
+    snippet: &'static str,
+    taken: &'static str,
+    code: i32,
+    prints: &'static [&'static str],
+    calls: &'static str,
+) -> Claim {
+    Claim { snippet, taken, code, prints, calls }
+}
+
+const REPORT: &str = "lockfast run nightly-report -- ./report.sh";
+const TRY: &str = "lockfast run nightly-report --try -- ./report.sh";
+const SKIP: &str = "lockfast run nightly-report --try -E 0 -- ./report.sh";
+const MAIL: &str = "lockfast run sync-mail --try -E 0 --ttl 1m -- /usr/local/bin/sync-mail";
+const CRON: &str = "lockfast run nightly-report --wait 1h --label \"cron on $(hostname)\" -- \
+                    /usr/local/bin/report";
+const FORCE: &str = "lockfast force-release nightly-report --yes --reason \"host is gone\" \
+                     --expect-fence 1794772800000000";
+const SCRIPT: &str = "out=$(lockfast acquire backup --ttl 10m --try) || exit
+eval \"$out\"
+do-something --fencing-token \"$fence\"
+echo \"$holder\" | lockfast release backup --holder -";
+const HELLO: &str = "cargo run --bin lockfast -- run hello -- sh -c 'echo \"fence $LOCKFAST_FENCE \
+                     of lock $LOCKFAST_NAME\"'";
+const CURL: &str = "lockfast run account/7 -- sh -c \\
+  'curl --fail -H \"Fencing-Token: $LOCKFAST_FENCE\" -d @new-state https://accounts.internal/7'";
+const LOOK: &str = "lockfast show nightly-report; lockfast list; lockfast watch";
+const HELD: &str = "nightly-report: exclusive by lockfast (pid N on ";
+
+const CLAIMS: &[Claim] = &[
+    claim(HELLO, "", 0, &["fence N of lock hello"], ""),
+    claim("cargo xtask test", "", 0, &[], "cargo xtask test"),
+    claim("cargo install --path crates/lockfast-cli", "", 0, &[], "cargo install"),
+    claim(REPORT, "", 0, &[], "report.sh"),
+    claim("lockfast run nightly-report -- ./report.sh --full", "", 0, &[], "report.sh --full"),
+    claim(TRY, "", 0, &[], "report.sh"),
+    claim(TRY, "nightly-report", 75, &["is held by lockfast (pid N on ", "since 20"], ""),
+    claim(SKIP, "", 0, &[], "report.sh"),
+    claim(SKIP, "nightly-report", 0, &["is held by"], ""),
+    claim("lockfast run build --permits 4 -- make", "", 0, &[], "make"),
+    claim("lockfast run build --permits 4 --wait 10m -- make", "", 0, &[], "make"),
+    claim("lockfast run deploy --wait 5m --ttl 1m -- make deploy", "", 0, &[], "make deploy"),
+    claim("lockfast run api --permits 3 -- ./call-api", "", 0, &[], "call-api"),
+    claim("lockfast show nightly-report", "", 0, &["nightly-report: free"], ""),
+    claim("lockfast show nightly-report", "nightly-report", 0, &[HELD], ""),
+    claim("lockfast list", "nightly-report", 0, &["NAME", "nightly-report"], ""),
+    claim(
+        "lockfast list --prefix night --json",
+        "nightly-report",
+        0,
+        &["\"name\":\"nightly-report\""],
+        "",
+    ),
+    claim("lockfast watch", "", 130, &[], ""),
+    claim("lockfast watch nightly-report", "", 130, &[], ""),
+    claim(LOOK, "nightly-report", 130, &[HELD, "NAME"], ""),
+    claim(FORCE, "", 75, &["is not held; nothing was done"], ""),
+    claim(FORCE, "nightly-report", 75, &["expected N; nothing was done"], ""),
+    claim(MAIL, "", 0, &[], "sync-mail"),
+    claim(MAIL, "sync-mail", 0, &["is held by"], ""),
+    claim(CRON, "", 0, &[], "report"),
+    claim(
+        "/usr/local/bin/lockfast run importer -- /usr/local/bin/importer",
+        "",
+        0,
+        &[],
+        "importer",
+    ),
+    claim(CURL, "", 0, &[], "curl --fail -H Fencing-Token: N -d @new-state https:"),
+    claim(SCRIPT, "", 0, &[], "do-something --fencing-token N"),
+    claim(SCRIPT, "backup", 75, &["is held by"], ""),
+];
+
+/// Programs that the snippets start, beside `cargo`.
+const PROGRAMS: [&str; 6] = ["make", "curl", "do-something", "sync-mail", "report", "importer"];
+const SCRIPTS: [&str; 2] = ["report.sh", "call-api"];
+
+/// Notes its name and arguments.
+const STUB: &str = "#!/bin/sh\necho \"${0##*/} $*\" >> calls\n";
+
+/// Starts the command as `cargo run` would, and looks whether the rest could be done.
+const CARGO: &str = "#!/bin/sh
+case \"$*\" in
+'run --bin lockfast -- '*) shift 4; exec lockfast \"$@\" ;;
+'xtask test') grep -q 'xtask = ' ROOT/.cargo/config.toml && grep -q '\"test\"' ROOT/xtask/src/main.rs ;;
+'install --path '*) grep -q 'name = \"lockfast\"' \"ROOT/$3/Cargo.toml\" ;;
+*) false ;;
+esac && echo \"cargo $*\" >> calls
+";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every page for users, from the root.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![PathBuf::from("README.md"), "crates/lockfast-cli/README.md".into()];
+    for entry in std::fs::read_dir(root().join("docs/guides")).unwrap() {
+        pages.push(Path::new("docs/guides").join(entry.unwrap().file_name()));
+    }
+    pages
+}
+
+/// The blocks of a page that a shell, cron or systemd is to run, as scripts.
+fn blocks_of(page: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let Some(kind) = line.strip_prefix("```").filter(|kind| !kind.is_empty()) else { continue };
+        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let commands: Vec<&str> = match kind {
+            "sh" => block,
+            // After five fields of time, and in one entry of a service.
+            "cron" => block
+                .into_iter()
+                .filter(|line| !line.starts_with('#'))
+                .map(|line| line.splitn(6, char::is_whitespace).nth(5).unwrap().trim_start())
+                .map(|line| &line[line.find("lockfast").unwrap()..])
+                .collect(),
+            "ini" => block.iter().filter_map(|line| line.strip_prefix("ExecStart=")).collect(),
+            _ => continue,
+        };
+        blocks.push(commands.join("\n"));
+    }
+    blocks
+}
+
+/// The examples of every command's help.
+fn examples(sandbox: &Sandbox) -> Vec<String> {
+    let help = sandbox.run(["--help"]).expect(0).stdout;
+    let commands = help.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let mut found = Vec::new();
+    for command in commands.lines().filter_map(|line| line.split_whitespace().next()) {
+        let help = match command {
+            "help" => continue,
+            command => sandbox.run([command, "--help"]).expect(0).stdout,
+        };
+        if let Some((_, examples)) = help.split_once("Examples:\n") {
+            let lines = examples.lines().map_while(|line| line.strip_prefix("  "));
+            found.push(lines.collect::<Vec<_>>().join("\n"));
+        }
+    }
+    found
+}
+
+/// The snippets of a block: all of it when that is claimed, else each line without its comment.
+fn snippets_of(block: &str) -> Vec<String> {
+    if CLAIMS.iter().any(|claim| claim.snippet == block) {
+        return vec![block.to_owned()];
+    }
+    let lines = block.lines().map(|line| line.split(" #").next().unwrap_or_default().trim_end());
+    lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// A directory with everything that the snippets start.
+fn prepare() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let place = |name: &str, text: &str| {
+        std::fs::write(sandbox.path(name), text).unwrap();
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(sandbox.path(name), executable).unwrap();
+    };
+    std::fs::create_dir(sandbox.path("bin")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_lockfast"), sandbox.path("bin/lockfast")).unwrap();
+    PROGRAMS.iter().for_each(|name| place(&format!("bin/{name}"), STUB));
+    SCRIPTS.iter().for_each(|name| place(name, STUB));
+    place("bin/cargo", &CARGO.replace("ROOT", &root().display().to_string()));
+    sandbox
+}
+
+fn play(sandbox: &Sandbox, claim: &Claim) -> Finished {
+    let bin = sandbox.path("bin").display().to_string();
+    let snippet = claim.snippet.replace("/usr/local/bin", &bin);
+    let script = match claim.code {
+        130 => format!("timeout --preserve-status --signal=INT 1 sh -c '{snippet}'"),
+        _ => snippet,
+    };
+    let mut command = sandbox.shell(&script);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{bin}:{path}"));
+    Running::new(command).finish()
+}
+
+/// `N` for each number, so that a text can be compared.
+fn without_numbers(text: &str) -> String {
+    let mut shown = String::new();
+    for character in text.chars() {
+        match character.is_ascii_digit() {
+            true if shown.ends_with('N') => {}
+            true => shown.push('N'),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
+#[test]
+fn every_snippet_does_what_its_page_says() {
+    for claim in CLAIMS {
+        let sandbox = prepare();
+        if !claim.taken.is_empty() {
+            sandbox.run(["acquire", claim.taken, "--ttl", "60s"]).expect(0);
+        }
+        let finished = play(&sandbox, claim).expect(claim.code);
+        let said = finished.stdout + &finished.stderr;
+        for words in claim.prints {
+            let found = said.contains(words) || without_numbers(&said).contains(words);
+            assert!(found, "{}: no {words:?} in {said}", claim.snippet);
+        }
+        let calls = sandbox.read("calls");
+        let called = match claim.calls {
+            "" => calls.is_empty(),
+            expected => calls.contains(expected) || without_numbers(&calls).contains(expected),
+        };
+        assert!(called, "{}: {:?} and not {calls:?}", claim.snippet, claim.calls);
+        if claim.taken.is_empty() {
+            eventually("nothing to be held", || sandbox.run(["list"]).expect(0).stdout.is_empty());
+        }
+    }
+}
+
+#[test]
+fn every_snippet_of_a_page_is_tried_and_every_claim_is_made() {
+    let mut blocks = examples(&Sandbox::new());
+    assert!(blocks.len() >= 2, "the help has examples");
+    for page in pages() {
+        blocks.extend(blocks_of(&std::fs::read_to_string(root().join(page)).unwrap()));
+    }
+    let told: BTreeSet<String> = blocks.iter().flat_map(|block| snippets_of(block)).collect();
+    let tried: BTreeSet<String> = CLAIMS.iter().map(|claim| claim.snippet.to_owned()).collect();
+    let untried: Vec<_> = told.difference(&tried).collect();
+    assert!(untried.is_empty(), "nobody tries {untried:#?}");
+    let untold: Vec<_> = tried.difference(&told).collect();
+    assert!(untold.is_empty(), "no page has {untold:#?}");
+}

@@ -1,0 +1,170 @@
+//! The stores: a row each, with the servers that it needs, started when the first scenario wants
+//! them and once for the whole binary.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use lockfast_conformance::fault::mysql::{Flavor, Mysql};
+use lockfast_conformance::fault::postgres::Postgres;
+use lockfast_conformance::fault::redis;
+use tempfile::TempDir;
+
+use crate::sandbox::Sandbox;
+
+/// The password in the URL of every server, so that nothing may show it and nested commands have to
+/// do without it.
+pub(crate) const SECRET: &str = "geheim";
+
+/// A store.
+pub(crate) struct Row {
+    /// The first part of its tests' names.
+    pub(crate) name: &'static str,
+    /// The schemes that its servers stand for.
+    schemes: &'static [&'static str],
+    /// Starts the servers.
+    start: fn() -> Started,
+    /// Whether there are shared locks and permits.
+    pub(crate) has_modes: bool,
+    /// Whether waiters are served in order of arrival.
+    pub(crate) is_fair: bool,
+    /// Whether it sees the end of a process, before any ttl.
+    pub(crate) sees_processes: bool,
+}
+
+/// A store that runs: its URL, and what ends when it is dropped.
+struct Started {
+    url: String,
+    _servers: Box<dyn Any + Send>,
+}
+
+/// All stores whose locks reach several processes.
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        name: "embedded",
+        schemes: &["embedded"],
+        start: start_embedded,
+        has_modes: true,
+        is_fair: true,
+        sees_processes: true,
+    },
+    Row {
+        name: "redis",
+        schemes: &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"],
+        start: start_redis,
+        has_modes: true,
+        is_fair: true,
+        sees_processes: false,
+    },
+    Row {
+        name: "redlock",
+        schemes: &["redlock"],
+        start: start_redlock,
+        has_modes: false,
+        is_fair: false,
+        sees_processes: false,
+    },
+    Row {
+        name: "postgres",
+        schemes: &["postgres", "postgresql"],
+        start: start_postgres,
+        has_modes: true,
+        is_fair: true,
+        sees_processes: false,
+    },
+    Row {
+        name: "mariadb",
+        schemes: &["mysql", "mariadb"],
+        start: start_mariadb,
+        has_modes: true,
+        is_fair: true,
+        sees_processes: false,
+    },
+    Row {
+        name: "mysql",
+        schemes: &["mysql", "mariadb"],
+        start: start_mysql,
+        has_modes: true,
+        is_fair: true,
+        sees_processes: false,
+    },
+];
+
+/// Schemes without a row, and why.
+const NOT_SHARED: &[(&str, &str)] = &[("memory", "its locks reach one process only")];
+
+fn start_embedded() -> Started {
+    let directory = TempDir::new().unwrap();
+    let url = format!("embedded:{}", directory.path().join("store").display());
+    Started { url, _servers: Box::new(directory) }
+}
+
+fn start_redis() -> Started {
+    let server = redis::Setup::new().user("app", SECRET, "~* &* +@all").start();
+    Started { url: server.url(), _servers: Box::new(server) }
+}
+
+fn start_redlock() -> Started {
+    let servers = [(); 3].map(|()| redis::Setup::new().password(SECRET).start());
+    let places = servers.each_ref().map(|server| server.address().to_string());
+    // A busy machine is not a node that is gone.
+    let url = format!("redlock://:{SECRET}@{}?node_timeout=2s", places.join(","));
+    Started { url, _servers: Box::new(servers) }
+}
+
+fn start_postgres() -> Started {
+    // It does not ask for the password: thousands of rounds of SCRAM without optimisation would be
+    // most of what the processes do.
+    let server = Postgres::start();
+    server.sql("CREATE ROLE app LOGIN");
+    server.sql("GRANT CREATE ON DATABASE postgres TO app");
+    Started { url: server.url_as("app", Some(SECRET)), _servers: Box::new(server) }
+}
+
+fn start_mariadb() -> Started {
+    start_flavor(Flavor::MariaDb)
+}
+
+fn start_mysql() -> Started {
+    start_flavor(Flavor::MySql)
+}
+
+fn start_flavor(flavor: Flavor) -> Started {
+    let server = Mysql::start(flavor);
+    server.sql(&format!("CREATE USER app IDENTIFIED BY '{SECRET}'"));
+    server.sql("GRANT ALL ON lockfast.* TO app");
+    Started { url: server.url_as("app", Some(SECRET)), _servers: Box::new(server) }
+}
+
+/// A row and its servers, once they are needed.
+pub(crate) struct Site {
+    pub(crate) row: &'static Row,
+    started: Mutex<Option<Started>>,
+}
+
+impl Site {
+    pub(crate) fn new(row: &'static Row) -> Self {
+        Self { row, started: Mutex::new(None) }
+    }
+
+    /// The store's URL.
+    pub(crate) fn url(&self) -> String {
+        self.started.lock().unwrap().get_or_insert_with(self.row.start).url.clone()
+    }
+
+    /// Ends the servers.
+    pub(crate) fn stop(&self) {
+        drop(self.started.lock().unwrap().take());
+    }
+}
+
+/// Every scheme that the command knows is served by a row, and every row's scheme is known.
+pub(crate) fn check_schemes() {
+    let refused = Sandbox::new().run(["show", "x", "--on", "nosuch://h"]).expect(78);
+    let (_, list) = refused.stderr.split_once("there is ").expect("a list of schemes");
+    let known: BTreeSet<&str> =
+        list.split(", ").map(|scheme| scheme.trim().trim_end_matches(':')).collect();
+    let rows = ROWS.iter().flat_map(|row| row.schemes).copied();
+    let listed: BTreeSet<&str> = rows.chain(NOT_SHARED.iter().map(|(scheme, _)| *scheme)).collect();
+    assert_eq!(known, listed, "the schemes of `lockfast` and those of the table's rows");
+}

@@ -1,0 +1,137 @@
+//! Holders and waiters that are killed or stopped.
+
+use std::time::Duration;
+
+use lockfast_core::Moment;
+use rustix::process::{Signal, kill_process};
+
+use super::{Group, scenario};
+use crate::sandbox::{eventually, is_alive, state_of};
+use crate::stage::Stage;
+
+pub(super) const GROUP: Group = Group {
+    name: "crash",
+    scenarios: &[
+        scenario("a_dead_first_waiter_delays_nobody", a_dead_first_waiter_delays_nobody),
+        scenario("a_killed_holder_is_followed_in_time", a_killed_holder_is_followed_in_time),
+        scenario("a_dead_waiter_is_passed_over", a_dead_waiter_is_passed_over),
+        scenario("a_waiter_that_was_stopped_waits_on", a_waiter_that_was_stopped_waits_on),
+        scenario(
+            "a_stopped_holder_loses_its_job_before_the_next_starts",
+            a_stopped_holder_loses_its_job_before_the_next_starts,
+        ),
+        scenario("a_killed_guard_takes_its_job_along", a_killed_guard_takes_its_job_along),
+        scenario("wrapper_and_guard_are_killed_at_once", wrapper_and_guard_are_killed_at_once),
+    ],
+};
+
+/// A lease that is short, and what a busy machine may add to every bound: processes are started.
+const TTL: &str = "3s";
+const TTL_TIME: Duration = Duration::from_secs(3);
+const SLACK: Duration = Duration::from_secs(2);
+/// P9: after the ttl, and for each dead waiter.
+const AFTER_TTL: Duration = Duration::from_secs(1);
+const DEAD_WAITER: Duration = Duration::from_secs(2);
+
+fn a_killed_holder_is_followed_in_time(stage: &Stage<'_>) {
+    let holder = stage.hold_for_ever(&["--ttl", TTL]);
+    let next =
+        stage.queue(&["--wait", "60s"], "kill -0 $(cat pids) && touch met; touch entered", 1);
+    let killed = Moment::now();
+    holder.signal(Signal::KILL);
+    let took = stage.time_until("entered", killed);
+    next.finish().expect(0);
+    stage.check_job_is_gone();
+    assert!(!stage.sandbox.path("met").exists(), "the next one met the job of the first");
+    assert!(took < TTL_TIME + AFTER_TTL + SLACK, "{took:?}");
+}
+
+/// B19: only the first in the queue looked at the holder's expiry.
+fn a_dead_first_waiter_delays_nobody(stage: &Stage<'_>) {
+    let holder = stage.hold_for_ever(&["--ttl", TTL]);
+    let first = stage.queue(&["--ttl", TTL, "--wait", "60s"], "touch first", 1);
+    let second = stage.queue(&["--ttl", TTL, "--wait", "60s"], "touch entered", 2);
+    first.signal(Signal::KILL);
+    let killed = Moment::now();
+    holder.kill_with_guard();
+    let took = stage.time_until("entered", killed);
+    second.finish().expect(0);
+    assert!(!stage.sandbox.path("first").exists());
+    assert!(took < TTL_TIME + AFTER_TTL + DEAD_WAITER + SLACK / 2, "{took:?}");
+}
+
+fn a_dead_waiter_is_passed_over(stage: &Stage<'_>) {
+    let holder = stage.hold_until_go(&[]);
+    let first = stage.queue(&["--wait", "60s"], "touch first", 1);
+    let second = stage.queue(&["--wait", "60s"], "touch entered", 2);
+    first.signal(Signal::KILL);
+    stage.go();
+    holder.finish().expect(0);
+    let took = stage.time_until("entered", Moment::now());
+    second.finish().expect(0);
+    assert!(!stage.sandbox.path("first").exists());
+    assert!(took < DEAD_WAITER + SLACK, "{took:?}");
+}
+
+/// B20: it ended with "granted too late" although it may wait for ever.
+fn a_waiter_that_was_stopped_waits_on(stage: &Stage<'_>) {
+    let holder = stage.hold_until_go(&[]);
+    let waiter = stage.queue(&[], "touch entered", 1);
+    waiter.signal(Signal::STOP);
+    stage.go();
+    holder.finish().expect(0);
+    // Longer than a lock is handed over for.
+    std::thread::sleep(Duration::from_millis(2_500));
+    waiter.signal(Signal::CONT);
+    waiter.finish().expect(0);
+    assert!(stage.sandbox.path("entered").exists());
+}
+
+fn a_stopped_holder_loses_its_job_before_the_next_starts(stage: &Stage<'_>) {
+    // The grace is longer than the lease, so that only the deadline ends it.
+    let options = ["--ttl", TTL, "--grace", "30s"];
+    let deaf = "trap '' TERM; echo $$ > pids; touch started; while :; do sleep 1; done";
+    let holder = stage.hold(&options, deaf);
+    let next = stage.queue(
+        &["--ttl", TTL, "--wait", "60s"],
+        "kill -0 $(cat pids) 2>/dev/null && touch met; touch entered",
+        1,
+    );
+    holder.signal(Signal::STOP);
+    next.finish().expect(0);
+    stage.check_job_is_gone();
+    assert!(!stage.sandbox.path("met").exists(), "the next one met the job of the first");
+    holder.signal(Signal::CONT);
+    holder.finish().expect(120);
+}
+
+fn a_killed_guard_takes_its_job_along(stage: &Stage<'_>) {
+    let holder = stage.hold_for_ever(&[]);
+    kill_process(holder.guard(), Signal::KILL).unwrap();
+    let finished = holder.finish().expect(125);
+    assert!(finished.stderr.contains("guard process died"), "{}", finished.stderr);
+    stage.check_job_is_gone();
+    stage.try_it().expect(0);
+}
+
+/// B30: what the command has started lives on, and the lock was free at once on the embedded store.
+/// There the lock is held while any of that lives, and elsewhere for its ttl, as nobody renews it.
+fn wrapper_and_guard_are_killed_at_once(stage: &Stage<'_>) {
+    let script = "sh -c 'echo $$ > pids; touch started; exec sleep 100' > /dev/null 2>&1 & wait";
+    let holder = stage.hold(&["--ttl", "6s"], script);
+    let orphan = stage.job();
+    let killed = Moment::now();
+    holder.kill_with_guard();
+    drop(holder);
+    while Moment::now().since(killed) < Duration::from_secs(2) {
+        stage.try_it().expect(75);
+    }
+    assert!(is_alive(orphan), "{:?}", state_of(orphan));
+    kill_process(orphan, Signal::KILL).unwrap();
+    if stage.row.sees_processes {
+        eventually("the lock to be free", || stage.try_it().code() == 0);
+        let took = Moment::now().since(killed);
+        assert!(took < Duration::from_secs(5), "{took:?}: by the ttl, not by the death");
+    }
+    stage.run(["run", &stage.lock, "--wait", "60s", "--", "true"]).expect(0);
+}
