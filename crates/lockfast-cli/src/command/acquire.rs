@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::waiting::wait_for;
 use crate::args::{Acquire, Global};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{self, Failure, Outcome};
 use crate::output::{Output, timestamp, write_out};
 use crate::plan::{self, Store};
 use crate::process::signals::Signals;
@@ -25,10 +25,14 @@ pub(crate) async fn run(args: &Acquire, global: &Global, output: &Output) -> Out
     let mode = plan::mode(&args.claim)?;
     let label = plan::label(&args.claim)?;
     let store = Store::choose(global, output)?;
-    let locker = store.connect_for(label, output).await?;
-    let lock = locker.lock(&name, mode)?.with(options)?;
+    // From here on a signal is an outcome that is printed, and not an end without a word.
     let mut signals =
         Signals::listen().map_err(|error| Failure::internal("no signal handlers", error))?;
+    let locker = tokio::select! {
+        locker = store.connect_for(label, output) => locker?,
+        signal = signals.next() => return Err(Failure::quiet(exit::of_signal(signal.as_raw()))),
+    };
+    let lock = locker.lock(&name, mode)?.with(options)?;
     let acquisition = lock.acquire_detached();
     let lease = wait_for(acquisition, &locker, &name, &mut signals, output).await?;
     if let Err(failure) = print(&lease, output) {

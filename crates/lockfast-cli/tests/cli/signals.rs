@@ -37,6 +37,19 @@ fn an_interrupted_acquire_leaves_nothing() {
     assert_eq!(sandbox.waiting("job"), 0);
 }
 
+/// B47: also while it connects, here to a server that never answers.
+#[test]
+fn an_interrupted_connect_makes_a_shell_fail() {
+    let sandbox = Sandbox::new();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}?request_timeout=60s", silent.local_addr().unwrap());
+    let acquire = sandbox.start(["acquire", "job", "--ttl", "60s", "--on", &url]);
+    let _connection = silent.accept().unwrap();
+    acquire.signal(Signal::TERM);
+    let finished = acquire.finish().expect(143);
+    assert_eq!(finished.stdout, "(exit 143)\n");
+}
+
 #[test]
 fn an_ignored_signal_stays_ignored() {
     let sandbox = Sandbox::new();
