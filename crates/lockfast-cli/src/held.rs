@@ -1,7 +1,7 @@
 //! What the jobs around us hold, handed down in the environment, so that a nested `run` of the
 //! same lock does not wait for itself.
 //!
-//! One line for each lock: store fingerprint, mode, fence, guard, name. It holds no secret, and it
+//! One line for each lock: store fingerprint, mode, fence, guard, what a loss does, name. It holds no secret, and it
 //! is only a hint. It counts below the guard that holds the lock for its job and stops the job at a
 //! loss, and nowhere else: a variable is easily copied. Whether the lock is still held is asked of
 //! the store, if that is known.
@@ -19,6 +19,8 @@ pub(crate) struct Hold {
     pub(crate) store: u64,
     pub(crate) mode: Mode,
     pub(crate) fence: Fence,
+    /// Whether a loss ends everything under this hold, so that whoever lives there has the lock.
+    pub(crate) is_deadly: bool,
     pub(crate) name: LockName,
 }
 
@@ -39,7 +41,7 @@ impl Hold {
 
 impl Held {
     fn parse(line: &str) -> Option<Self> {
-        let mut parts = line.splitn(5, ' ');
+        let mut parts = line.splitn(6, ' ');
         let store = u64::from_str_radix(parts.next()?, 16).ok()?;
         let mode = match parts.next()? {
             "x" => Mode::Exclusive,
@@ -48,18 +50,24 @@ impl Held {
         };
         let fence = Fence::parse(parts.next()?).ok()?;
         let guard = Process::parse(parts.next()?)?;
+        let is_deadly = match parts.next()? {
+            "kill" => true,
+            "survive" => false,
+            _ => return None,
+        };
         let name = LockName::new(parts.next()?).ok()?;
-        Some(Self { hold: Hold { store, mode, fence, name }, guard })
+        Some(Self { hold: Hold { store, mode, fence, is_deadly, name }, guard })
     }
 
     fn format(&self) -> String {
-        let Hold { store, mode, fence, name } = &self.hold;
+        let Hold { store, mode, fence, is_deadly, name } = &self.hold;
         let mode = match mode {
             Mode::Exclusive => "x".to_owned(),
             Mode::Shared => "s".to_owned(),
             Mode::Permit { limit } => format!("p{limit}"),
         };
-        format!("{store:016x} {mode} {fence} {} {name}", self.guard)
+        let on_lost = if *is_deadly { "kill" } else { "survive" };
+        format!("{store:016x} {mode} {fence} {} {on_lost} {name}", self.guard)
     }
 }
 
@@ -89,6 +97,7 @@ mod tests {
                 store: 0xfeed,
                 mode,
                 fence: Fence::new(7).unwrap(),
+                is_deadly: mode == Mode::Shared,
                 name: LockName::new(name).unwrap(),
             },
             guard: Process::parse("17.4711").unwrap(),
@@ -101,8 +110,19 @@ mod tests {
         let text = with(all[..2].to_vec(), all[2].clone());
         assert_eq!(text.lines().filter_map(Held::parse).collect::<Vec<_>>(), all);
         assert_eq!(with(all.to_vec(), all[1].clone()), text, "the same once more");
-        let bad = ["", "x", "1 x 0 1.1 a", "1 y 1 1.1 a", "1 p0 1 1.1 a", "zz x 1 1.1 a"];
-        for bad in bad.into_iter().chain(["1 x 1 1.1 ", "1 x 1 a", "1 x 1 0.1 a"]) {
+        assert!(Held::parse("1 x 1 1.1 kill a").is_some());
+        for bad in [
+            "",
+            "x",
+            "1 x 0 1.1 kill a",
+            "1 y 1 1.1 kill a",
+            "1 p0 1 1.1 kill a",
+            "zz x 1 1.1 kill a",
+            "1 x 1 1.1 kill ",
+            "1 x 1 1.1 a",
+            "1 x 1 0.1 kill a",
+            "1 x 1 1.1 warn a",
+        ] {
             assert_eq!(Held::parse(bad), None, "{bad}");
         }
     }
@@ -125,6 +145,7 @@ mod tests {
                 store: 1,
                 mode: outer,
                 fence: Fence::new(1).unwrap(),
+                is_deadly: true,
                 name: LockName::new("a").unwrap(),
             };
             assert_eq!(hold.covers(inner), covers, "{outer} {inner}");

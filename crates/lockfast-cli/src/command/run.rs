@@ -71,7 +71,7 @@ async fn hold_and_run(args: Run, global: &Global, output: &Output) -> Outcome {
         token.write(held.hold.fence)?;
         return become_command(&plan, held, around);
     }
-    refuse_other_store(&plan, &around, global)?;
+    refuse_other_store(&plan, &around, fingerprint, global)?;
     token.open(args.token_file.as_deref())?;
     let mut signals =
         Signals::listen().map_err(|error| Failure::internal("no signal handlers", error))?;
@@ -189,8 +189,13 @@ impl Plan {
         around: Vec<Held>,
         fingerprint: u64,
     ) -> Job {
-        let hold =
-            Hold { store: fingerprint, mode: self.mode, fence: lease.fence(), name: self.name };
+        let hold = Hold {
+            store: fingerprint,
+            mode: self.mode,
+            fence: lease.fence(),
+            is_deadly: self.on_lost == OnLost::Kill,
+            name: self.name,
+        };
         let mut variables = self.variables;
         variables.extend(environment(&hold));
         let witness = match &locker.profile().expiry {
@@ -237,12 +242,12 @@ fn secret_variables() -> Vec<OsString> {
     plan::withhold().map(|_| plan::URL_VARIABLE.into()).into_iter().collect()
 }
 
-/// The hold around us when the store's URL was kept from us. The store cannot be asked then, but the
-/// guard above us vouches for it: it stops everything below it when the lease ends.
+/// The hold around us when the store's URL was kept from us. The store cannot be asked then, but a
+/// guard above us that stops everything below it when the lease ends vouches for it.
 fn find_withheld(plan: &Plan, around: &[Held], global: &Global) -> Result<Option<Held>, Failure> {
     let Some(store) = plan::withheld(global) else { return Ok(None) };
     let same = |held: &&Held| held.hold.store == store && held.hold.name == plan.name;
-    let found = around.iter().rev().find(same);
+    let found = around.iter().rev().find(same).filter(|held| held.hold.is_deadly);
     found.map(|held| covering(plan, held)).transpose()
 }
 
@@ -283,9 +288,15 @@ fn covering(plan: &Plan, held: &Held) -> Result<Held, Failure> {
 
 /// Refuses a lock that is held around us in another store, unless ours was chosen on purpose: who
 /// calls a script in a job means the job's lock.
-fn refuse_other_store(plan: &Plan, around: &[Held], global: &Global) -> Result<(), Failure> {
-    let same_name = around.iter().any(|held| held.hold.name == plan.name);
-    if !same_name || global.on.is_some() || global.config.is_some() {
+fn refuse_other_store(
+    plan: &Plan,
+    around: &[Held],
+    store: u64,
+    global: &Global,
+) -> Result<(), Failure> {
+    let mut same_name = around.iter().filter(|held| held.hold.name == plan.name).peekable();
+    let is_elsewhere = same_name.peek().is_some() && same_name.all(|held| held.hold.store != store);
+    if !is_elsewhere || global.on.is_some() || global.config.is_some() {
         return Ok(());
     }
     Err(Failure::new(

@@ -26,8 +26,9 @@ fn the_command_sees_the_lock_and_no_secret() {
     assert!(seen["LOCKFAST_FENCE"].parse::<u64>().unwrap() > 0);
     assert_eq!((seen["A"].as_str(), seen["E"].as_str()), ("b=c", ""));
     assert!(!finished.stdout.contains("geheim") && !seen.contains_key("LOCKFAST_URL"));
-    let held: Vec<_> = seen["LOCKFAST_HELD"].splitn(5, ' ').collect();
-    assert_eq!((held[1], held[2], held[4]), ("x", seen["LOCKFAST_FENCE"].as_str(), "job"));
+    let held: Vec<_> = seen["LOCKFAST_HELD"].splitn(6, ' ').collect();
+    assert_eq!((held[1], held[2]), ("x", seen["LOCKFAST_FENCE"].as_str()));
+    assert_eq!((held[4], held[5]), ("kill", "job"));
     let ours: Vec<_> = seen.keys().filter(|name| name.starts_with("LOCKFAST_")).collect();
     let expected = ["LOCKFAST_FENCE", "LOCKFAST_HELD", "LOCKFAST_NAME", "LOCKFAST_URL_WITHHELD"];
     assert_eq!(ours, expected);

@@ -13,7 +13,7 @@ pub(super) const GROUP: Group = Group {
     ],
 };
 
-fn revoke(stage: &Stage<'_>) {
+pub(super) fn revoke(stage: &Stage<'_>) {
     let line = ["force-release", &stage.lock, "--yes", "--reason", "maintenance"];
     let mut revoked = stage.run(line);
     // Where several nodes decide, a busy machine can make one of them late.

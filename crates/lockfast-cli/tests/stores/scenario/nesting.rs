@@ -1,9 +1,10 @@
 //! A run inside a run.
 
+use super::loss::revoke;
 use super::modes::check_refusal;
 use super::{Group, scenario};
 use crate::row::SECRET;
-use crate::sandbox::Running;
+use crate::sandbox::{Running, eventually};
 use crate::stage::Stage;
 
 pub(super) const GROUP: Group = Group {
@@ -12,6 +13,7 @@ pub(super) const GROUP: Group = Group {
         scenario("does_not_wait_for_itself", does_not_wait_for_itself),
         scenario("of_another_lock_is_on_the_same_store", of_another_lock_is_on_the_same_store),
         scenario("from_shared_to_exclusive_is_refused", from_shared_to_exclusive_is_refused),
+        scenario("under_a_job_that_survives_a_loss", under_a_job_that_survives_a_loss),
         scenario("counts_for_a_daemon_of_the_job", counts_for_a_daemon_of_the_job),
         scenario("does_not_count_outside_of_the_job", does_not_count_outside_of_the_job),
     ],
@@ -46,6 +48,37 @@ fn of_another_lock_is_on_the_same_store(stage: &Stage<'_>) {
     let outer = stage.run(["run", lock, "--", "sh", "-c", &format!("{told}; {BINARY} list")]);
     assert!(outer.expect(0).stdout.contains(lock));
     assert!(stage.sandbox.path("entered").exists());
+}
+
+/// Living under such a job is no sign of holding its lock: the store must be asked, or it is refused.
+fn under_a_job_that_survives_a_loss(stage: &Stage<'_>) {
+    let lock = &stage.lock;
+    let is_secret = stage.sandbox.url().contains(SECRET);
+    let script = format!(
+        "touch started; while ! [ -e go ]; do sleep 0.01; done
+         {BINARY} run {lock} --try -- touch entered"
+    );
+    for (is_lost, code) in
+        [(false, if is_secret { 125 } else { 0 }), (true, if is_secret { 125 } else { 75 })]
+    {
+        let outer = stage.hold(&["--on-lost", "warn"], &script);
+        let mut next = None;
+        if is_lost {
+            revoke(stage);
+            next = Some(stage.start(["run", lock, "--", "sh", "-c", "touch next; sleep 1000"]));
+            eventually("the next to start", || stage.sandbox.path("next").exists());
+        }
+        stage.go();
+        let finished = outer.finish().expect(code);
+        if is_secret {
+            assert!(finished.stderr.contains("not known here"), "{}", finished.stderr);
+        }
+        assert_eq!(stage.sandbox.path("entered").exists(), code == 0);
+        for file in ["started", "go", "entered"] {
+            let _ = std::fs::remove_file(stage.sandbox.path(file));
+        }
+        drop(next);
+    }
 }
 
 /// It would wait for itself for ever.
