@@ -72,7 +72,6 @@ async fn wakes_one_waiter_per_release(arena: Arena) {
         giver.until(&held.name, "one more waits", |view| view.waiting == at + 1).await;
         waiters.push((client, holder, stepper));
     }
-    let mut disturbed = 0;
     for round in 0..3 {
         for (_, _, stepper) in &mut waiters {
             while stepper.is_woken() {
@@ -83,7 +82,8 @@ async fn wakes_one_waiter_per_release(arena: Arena) {
         // Long enough for a herd to show.
         tokio::time::sleep(Duration::from_millis(150)).await;
         let woken: Vec<usize> = (0..waiters.len()).filter(|at| waiters[*at].2.is_woken()).collect();
-        disturbed += woken.len().saturating_sub(1);
+        // A slow poll as the net may wake one or the other at any time, a herd wakes them all.
+        assert!(woken.len() <= 2, "release {round} woke {} of {}", woken.len(), waiters.len());
         let mut granted = Vec::new();
         for at in woken {
             if let Poll::Ready(answer) = waiters[at].2.step() {
@@ -101,8 +101,6 @@ async fn wakes_one_waiter_per_release(arena: Arena) {
         giver = client;
         held = crate::arena::Held { holder, fence: grant.fence, ..held };
     }
-    // A slow poll as the net may wake one or the other at any time, a herd wakes them all.
-    assert!(disturbed < WAITERS, "three releases woke {disturbed} waiters in vain");
 }
 
 /// P5: a waiter that gave up does not hold up those behind it, nor does one whose time ran out.

@@ -72,7 +72,9 @@ impl Backend for Connection {
             let hurried = request.wait == Wait::No;
             let mut outcome = match store.enter(&self.context, request) {
                 Entered::Now(outcome) => outcome,
-                Entered::Waiting(mut answered) if store.has(Defect::Herd) => {
+                Entered::Waiting(mut answered)
+                    if store.has(Defect::Herd) || store.has(Defect::HerdAtTimes) =>
+                {
                     let mut herd = store.herd.subscribe();
                     loop {
                         tokio::select! {

@@ -385,7 +385,10 @@ impl Store {
         if !self.has(Defect::ReleaseLeavesGap) {
             self.settle(state, &name);
         }
-        self.herd.send_modify(|count| *count += 1);
+        self.herd.send_if_modified(|count| {
+            *count += 1;
+            !self.has(Defect::HerdAtTimes) || *count % 3 == 2
+        });
         if state.locks.get(&name).is_some_and(Vec::is_empty) {
             state.locks.remove(&name);
         }
@@ -410,6 +413,10 @@ impl Store {
         for claim in lost {
             let holder = claim.request.holder;
             state.revoked.push((holder, request.reason.clone()));
+            if !self.has(Defect::RevokeIsUntold) {
+                let reason = request.reason.clone();
+                claim.losses.report(holder, LossCause::Revoked { reason });
+            }
             self.end(state, &name, claim, WatchKind::Revoked);
         }
         self.settle(state, &name);
