@@ -2,11 +2,13 @@
 //! once, changed in memory by the rule, and its differences are written at the end; so is the
 //! fence.
 
+mod chore;
+
 use std::collections::HashMap;
 
 use lockfast_core::{
-    AcquireRequest, ClientId, HolderId, Label, LockName, LockView, LossCause, Query,
-    ReleaseOutcome, RenewOutcome, RenewRequest, RevokeOutcome, RevokeRequest,
+    AcquireRequest, ClientId, Label, LockName, LockView, LossCause, Query, ReleaseOutcome,
+    RenewOutcome, RenewRequest, RevokeOutcome, RevokeRequest,
 };
 
 use crate::backend::Op;
@@ -19,25 +21,12 @@ use crate::peers::Peers;
 use crate::queue::{Admission, Queue, Renewal, Revocation};
 use crate::wire::{Meta, Wire};
 
+pub(crate) use chore::Chore;
+
 /// How far the ceiling is raised above the fence: ten seconds of the clock that the fence follows.
 const CEILING_AHEAD: u64 = 10_000_000;
 
 type Outcome<T> = Result<T, Failure>;
-
-/// What the store does on its own account.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Chore {
-    /// Something may have ended in this queue.
-    Look(LockName),
-    /// This client is dead.
-    Reap(ClientId),
-    /// Nobody waits for this claim any more, or is there to be told that it was granted.
-    Discard(LockName, HolderId),
-    /// We want to be told of events, or not any more.
-    Watch(bool),
-    /// We are leaving.
-    Leave,
-}
 
 /// What is answered to one request once the batch is written.
 #[derive(Debug)]
@@ -140,23 +129,6 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Does what the store wants.
-    pub(crate) fn run_chore(&mut self, chore: &Chore) -> Outcome<()> {
-        match chore {
-            Chore::Look(name) => self.look(name),
-            Chore::Reap(client) => self.reap(*client),
-            Chore::Discard(name, holder) => self.with_queue(name, |queue, clock, fences, out| {
-                queue.discard(*holder, clock, fences, out);
-            }),
-            Chore::Watch(watching) => {
-                let me = self.setting.me;
-                self.done.meta.watchers = self.setting.wire.set_watching(me, *watching)?;
-                self.setting.wire.save_meta(&self.done.meta)
-            }
-            Chore::Leave => self.leave(),
-        }
-    }
-
     /// Does what somebody asked for.
     pub(crate) fn run(&mut self, op: &Op) -> Outcome<()> {
         let answer = match op {
@@ -200,9 +172,16 @@ impl<'a> Batch<'a> {
     fn renew(&mut self, batch: &[RenewRequest]) -> Outcome<Answer> {
         let mut outcomes = Vec::with_capacity(batch.len());
         for request in batch {
-            let renewal = self.with_queue(&request.name, |queue, clock, _, _| {
-                queue.renew(request, clock.now_ns)
-            })?;
+            let renewal = self
+                .with_queue(&request.name, |queue, clock, _, _| queue.renew(request, clock.now_ns));
+            let renewal = match renewal {
+                Err(failure) if failure.scope == Scope::Lock => {
+                    let error = failure.to_error().with_lock(&request.name);
+                    outcomes.push(RenewOutcome::Unanswered(error));
+                    continue;
+                }
+                renewal => renewal?,
+            };
             outcomes.push(match renewal {
                 Renewal::Renewed => RenewOutcome::Renewed,
                 Renewal::Revoked(cause) => RenewOutcome::Lost(cause),
@@ -274,52 +253,6 @@ impl<'a> Batch<'a> {
         );
         let wire = self.setting.wire;
         Ok(queue.view(name, clock.now_ns, |client| wire.label(client)))
-    }
-
-    /// Sees to everything that a dead client has left.
-    fn reap(&mut self, client: ClientId) -> Outcome<()> {
-        if !self.setting.peers.is_dead(self.setting.clients, client) {
-            // Somebody else was faster.
-            return Ok(());
-        }
-        for name in self.setting.wire.names_of(client)? {
-            self.with_queue(&name, |queue, clock, fences, out| {
-                queue.bury(|dead| *dead == client, clock, fences, out);
-            })?;
-        }
-        if self.done.meta.watchers > 0 {
-            self.done.meta.watchers = self.setting.wire.set_watching(client, false)?;
-            self.setting.wire.save_meta(&self.done.meta)?;
-        }
-        self.done.reaped.push(client);
-        Ok(())
-    }
-
-    /// Gives up what we waited for. What we hold stays until everybody who has our pipe open is
-    /// gone.
-    fn leave(&mut self) -> Outcome<()> {
-        let me = self.setting.me;
-        for name in self.setting.wire.names_of(me)? {
-            let stays = self.with_queue(&name, |queue, clock, fences, out| {
-                let waiting = queue.claims().iter().filter(|claim| claim.is_waiting());
-                let ours = waiting.filter(|claim| claim.client == me);
-                let ours: Vec<_> = ours.map(|claim| claim.holder).collect();
-                for holder in ours {
-                    queue.release(holder, clock, fences, out);
-                }
-                let mut held = queue.claims().iter().filter(|claim| claim.client == me);
-                held.any(|claim| claim.hold().is_some() && !claim.detached)
-            })?;
-            self.done.leaves_lease |= stays;
-        }
-        if self.done.meta.watchers > 0 {
-            self.done.meta.watchers = self.setting.wire.set_watching(me, false)?;
-            self.setting.wire.save_meta(&self.done.meta)?;
-        }
-        if !self.done.leaves_lease {
-            self.done.reaped.push(me);
-        }
-        Ok(())
     }
 
     /// Writes what has changed. The transaction is committed by the caller.

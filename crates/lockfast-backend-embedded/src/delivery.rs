@@ -10,7 +10,7 @@ use crate::backend::Op;
 use crate::batch::{Answer, Chore, Done};
 use crate::claim::{Clock, Effect, Happening, Hold, Stage};
 use crate::client::{Pipe, Sent};
-use crate::failure::Failure;
+use crate::failure::{Failure, Scope};
 use crate::message::Message;
 use crate::queue::{Admission, Queue};
 use crate::store::Store;
@@ -226,7 +226,15 @@ impl Store {
     pub(crate) fn compare_waiters(&mut self) -> Result<(), Failure> {
         let now_ns = Moment::now().host_ns();
         for name in self.waiting.names() {
-            let queue = Queue::of(self.wire.load_queue(&name)?);
+            let queue = match self.wire.load_queue(&name) {
+                Ok(claims) => Queue::of(claims),
+                Err(failure) if failure.scope == Scope::Lock => {
+                    let holders = self.waiting.holders(&name);
+                    holders.into_iter().for_each(|it| self.fail_waiter(&name, it, &failure));
+                    continue;
+                }
+                Err(failure) => return Err(failure),
+            };
             if queue.claims().iter().any(|claim| claim.ends_ns <= now_ns) {
                 self.chores.push(Chore::Look(name.clone()));
             }

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use lockfast_core::error::quote;
 use lockfast_core::{ClientId, ErrorKind, Label, LockName};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
@@ -80,25 +81,31 @@ impl Wire {
 
     fn prepare(&self, boot_id: &str) -> Outcome<()> {
         let db = &self.connection;
-        let ask = || -> rusqlite::Result<(i64, i64)> {
+        let ask = || -> rusqlite::Result<(i64, i64, i64)> {
             // Only foreign tools can make us wait: we have our own lock.
             db.busy_timeout(std::time::Duration::from_secs(5))?;
             db.set_prepared_statement_cache_capacity(32);
             // Otherwise statements are planned anew whenever their parameters change.
             db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             let version = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+            let owner = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
             let tables =
                 db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-            Ok((version, tables))
+            Ok((owner, version, tables))
         };
         match ask().map_err(|error| self.explain(&error))? {
-            (SCHEMA_VERSION, _) => self.set_pragmas(),
-            (0, 0) => {
+            (0, 0, 0) => {
                 self.set_pragmas()?;
                 self.create(boot_id)
             }
-            (0, _) => Err(self.corrupt("is not a Lockfast database")),
-            (version, _) => Err(self.corrupt(&format!(
+            (APPLICATION_ID, SCHEMA_VERSION, 1..) => self.set_pragmas(),
+            (APPLICATION_ID, 0, _) | (_, _, 0) => {
+                Err(self.corrupt("has lost its tables; move its directory away to begin anew"))
+            }
+            (owner, ..) if owner != APPLICATION_ID => Err(self.corrupt(
+                "is not a Lockfast database but another program's; use another directory",
+            )),
+            (_, version, _) => Err(self.corrupt(&format!(
                 "was written by a later Lockfast (schema {version}, this one knows \
                  {SCHEMA_VERSION}), so upgrade this program"
             ))),
@@ -186,7 +193,7 @@ impl Wire {
         };
         let (boot_id, fence, ceiling, watchers) = load().map_err(|error| self.explain(&error))?;
         let number = |number: i64| {
-            u64::try_from(number).map_err(|_| self.corrupt("holds a fence below zero"))
+            u64::try_from(number).map_err(|_| self.corrupt("holds a number below zero"))
         };
         Ok(Meta {
             boot_id,
@@ -223,10 +230,16 @@ impl Wire {
         };
         load().map_err(|error| {
             let failure = self.explain(&error);
-            match error.sqlite_error() {
-                Some(_) => failure,
+            match error {
+                rusqlite::Error::SqliteFailure(..) | rusqlite::Error::SqlInputError { .. } => {
+                    failure
+                }
                 // The database works, but this record is not ours.
-                None => Failure { scope: Scope::Lock, ..failure },
+                _ => Failure {
+                    scope: Scope::Lock,
+                    message: format!("{} at lock {}", failure.message, quote(name.as_str())),
+                    ..failure
+                },
             }
         })
     }

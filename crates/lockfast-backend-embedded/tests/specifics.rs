@@ -351,7 +351,10 @@ async fn what_cannot_be_a_store_says_why() {
     std::fs::create_dir(path("text")).unwrap();
     std::fs::write(path("text/lockfast.db"), "not a database, not at all".repeat(100)).unwrap();
     for (store, sql) in [
-        ("newer", "CREATE TABLE t (x); PRAGMA user_version = 99"),
+        (
+            "newer",
+            "CREATE TABLE t (x); PRAGMA user_version = 99; PRAGMA application_id = 0x4C6B4673",
+        ),
         ("foreign", "CREATE TABLE t (x)"),
     ] {
         std::fs::create_dir(path(store)).unwrap();

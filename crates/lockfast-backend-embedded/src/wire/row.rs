@@ -9,6 +9,9 @@ use crate::claim::{Claim, Hold, Saved, Stage};
 use crate::failure::Failure;
 use crate::place::shown;
 
+/// No queue is ever that long, and the one after it can still be written.
+const TICKET_MAX: u64 = 1 << 62;
+
 /// Runs a statement with all columns of a claim.
 pub(super) fn write_claim(
     statement: &mut Statement<'_>,
@@ -67,8 +70,12 @@ pub(super) fn read_claim(row: &Row<'_>) -> rusqlite::Result<Claim> {
         2 => Stage::Revoked { fence: fence()?, reason: row.get_ref(13)?.as_str()?.into() },
         _ => return Err(invalid(4)),
     };
+    let ticket = number(0)?;
+    if ticket > TICKET_MAX {
+        return Err(invalid(0));
+    }
     Ok(Claim {
-        ticket: number(0)?,
+        ticket,
         holder: HolderId::from_bytes(row.get(1)?),
         client: ClientId::from_bytes(row.get(2)?),
         mode,
@@ -91,7 +98,12 @@ pub(super) fn signed(number: u64) -> i64 {
 pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> Failure {
     use rusqlite::ErrorCode as Code;
     let path = shown(path);
-    let (kind, what) = match error.sqlite_error_code() {
+    // A statement of ours that the database does not understand is not worth showing.
+    let (code, cause) = match error {
+        rusqlite::Error::SqlInputError { error, msg, .. } => (Some(error.code), msg.clone()),
+        error => (error.sqlite_error_code(), error.to_string()),
+    };
+    let (kind, what) = match code {
         Some(Code::NotADatabase | Code::DatabaseCorrupt) => (
             ErrorKind::CorruptRecord,
             "is damaged or no database; move its directory away to begin anew",
@@ -116,13 +128,19 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> Failure {
         Some(Code::SystemIoFailure) => {
             (ErrorKind::Unreachable, "cannot be read or written; see to its disk and try again")
         }
+        // All statements are ours, so it is the tables that are not.
+        Some(Code::Unknown | Code::ConstraintViolation | Code::TypeMismatch) => (
+            ErrorKind::CorruptRecord,
+            "does not have the tables or records that Lockfast made; move its directory away to \
+             begin anew",
+        ),
         Some(_) => (ErrorKind::Internal, "was used in a way it does not allow"),
         None => (
             ErrorKind::CorruptRecord,
             "holds a record that Lockfast did not write; remove it or begin anew",
         ),
     };
-    Failure::new(kind, format!("{path} {what} ({error})"))
+    Failure::new(kind, format!("{path} {what} ({cause})"))
 }
 
 fn is_failed_write(error: &rusqlite::Error) -> bool {
@@ -146,6 +164,8 @@ mod tests {
             (ffi::SQLITE_CANTOPEN, ErrorKind::Permission, "this user may write"),
             (ffi::SQLITE_IOERR, ErrorKind::Unreachable, "see to its disk"),
             (ffi::SQLITE_IOERR_WRITE, ErrorKind::Unreachable, "whether its disk is full"),
+            (ffi::SQLITE_ERROR, ErrorKind::CorruptRecord, "begin anew"),
+            (ffi::SQLITE_CONSTRAINT, ErrorKind::CorruptRecord, "begin anew"),
             (ffi::SQLITE_MISUSE, ErrorKind::Internal, "does not allow"),
         ];
         for (code, kind, text) in table {
