@@ -9,6 +9,7 @@ mod bench;
 mod deps;
 mod fix;
 mod page;
+mod repeat;
 mod setup;
 mod step;
 mod suite;
@@ -65,6 +66,11 @@ const COMMANDS: &[Command] = &[
         name: "bench",
         about: "measure against what the machine can do at best; --write updates the docs",
         run: bench::run,
+    },
+    Command {
+        name: "repeat",
+        about: "run the tests of a store COUNT times in a row: repeat COUNT [STORE…]",
+        run: repeat::run,
     },
     Command {
         name: "versions",
