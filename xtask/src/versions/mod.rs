@@ -46,7 +46,7 @@ const ROWS: &[Row] = &[
     row("postgres", "PostgreSQL", Place::Unstable, POSTGRES, ALL),
     row("mysql", "MariaDB", Place::Machine, MARIADB, |suite| !suite.contains("mysql")),
     row("mysql", "MariaDB", Place::Unstable, MARIADB, |suite| !suite.contains("mysql")),
-    row("mysql", "MySQL", Place::Machine, MYSQL, |suite| suite.contains("mysql")),
+    row("mysql", "MySQL", Place::Unpacked, MYSQL, |suite| suite.contains("mysql")),
 ];
 
 const fn row(

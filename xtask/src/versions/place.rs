@@ -16,6 +16,8 @@ use crate::tree;
 pub(super) enum Place {
     /// This machine, as its packages are.
     Machine,
+    /// This machine, with what `cargo xtask setup` has unpacked of Debian's unstable release.
+    Unpacked,
     /// A root directory with what Debian's unstable release has.
     Unstable,
     /// The same, where Valkey has the names of Redis.
@@ -88,7 +90,7 @@ impl Place {
         if Step::program("id", &["-u"]).read()?.trim() != "0" {
             bail!("servers in a root directory of their own need chroot, so run this as root");
         }
-        if self != Self::Machine {
+        if matches!(self, Self::Unstable | Self::UnstableValkey) {
             let root = archive::bring("unstable", PACKAGES, finish)?;
             // What an interrupted run has left.
             let temporary = root.join("tmp");
@@ -103,7 +105,9 @@ impl Place {
     pub(super) fn name(self) -> Result<String> {
         match self {
             Self::Machine => release(&fs::read_to_string("/etc/os-release")?),
-            Self::Unstable | Self::UnstableValkey => Ok("Debian unstable".to_owned()),
+            Self::Unpacked | Self::Unstable | Self::UnstableValkey => {
+                Ok("Debian unstable".to_owned())
+            }
         }
     }
 
@@ -112,7 +116,7 @@ impl Place {
         let mut words: Vec<String> = ALONE.iter().map(ToString::to_string).collect();
         let path = "/usr/local/bin:/usr/bin:/usr/sbin";
         let path = match self {
-            Self::Machine => {
+            Self::Machine | Self::Unpacked => {
                 words.push("--mount-proc".to_owned());
                 return Ok(words);
             }
