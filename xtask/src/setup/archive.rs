@@ -137,6 +137,7 @@ fn apt_in(folder: &Path, program: &str, more: &[(&str, &str)], arguments: &[&str
         // apt's own user need not be able to reach the folder.
         ("APT::Sandbox::User", "root"),
         ("Acquire::Languages", "none"),
+        ("Acquire::Retries", "3"),
         ("Acquire::IndexTargets::deb::DEP-11::DefaultEnabled", "false"),
     ];
     let options: Vec<String> =
