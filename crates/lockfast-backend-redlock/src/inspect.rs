@@ -52,6 +52,13 @@ impl Sight {
         Some(Seen { left, ..seen.clone() })
     }
 
+    /// How many of the nodes that answered do not have this value.
+    pub(crate) fn count_without(&self, value: &[u8]) -> usize {
+        let has_it =
+            |glimpse: &&Glimpse| glimpse.seen.as_ref().is_some_and(|seen| seen.value == value);
+        self.0.len() - self.0.iter().filter(has_it).count()
+    }
+
     /// How many wait, as a quorum knows.
     fn waiting(&self, quorum: usize) -> usize {
         let mut counts: Vec<usize> = self.0.iter().map(|glimpse| glimpse.callers).collect();

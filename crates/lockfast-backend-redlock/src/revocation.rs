@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockfast_core::{Error, ErrorKind, HolderView, Result, RevokeOutcome, RevokeRequest};
+use lockfast_core::{Error, ErrorKind, HolderView, LockName, Result, RevokeOutcome, RevokeRequest};
 
 use crate::inspect::labels;
 use crate::record::{Keys, WATCH_KEY};
@@ -27,6 +27,7 @@ impl Store {
             return Ok(RevokeOutcome::OtherFence(vec![holder]));
         }
         let (prefix, lock) = (self.config.prefix().to_owned(), name.clone());
+        let value = seen.value.clone();
         let answers = self
             .ask_all(move |pipeline| {
                 let keys = Keys { prefix: &prefix, name: lock.as_str() };
@@ -45,6 +46,10 @@ impl Store {
         match answers.iter().filter(is_gone).count() {
             0 => Ok(RevokeOutcome::NotHeld),
             gone if self.nodes.len() - gone < quorum => Ok(RevokeOutcome::Revoked(vec![holder])),
+            // A holder that hears of it on the first node lets go of the others itself.
+            _ if self.is_without_quorum(&name, &value).await? => {
+                Ok(RevokeOutcome::Revoked(vec![holder]))
+            }
             _ => Err(Error::new(
                 ErrorKind::NoQuorum,
                 "it was taken away on too few nodes, so its holder may still have it; try again",
@@ -52,5 +57,12 @@ impl Store {
             .with_backend("redlock")
             .with_lock(&name)),
         }
+    }
+
+    /// Whether too few nodes are left that can have this hold.
+    async fn is_without_quorum(&self, name: &LockName, value: &[u8]) -> Result<bool> {
+        let sights = self.look(vec![name.clone()]).await.map_err(|it| it.with_lock(name))?;
+        let without = sights.first().map_or(0, |sight| sight.count_without(value));
+        Ok(self.nodes.len() - without < self.config.quorum)
     }
 }

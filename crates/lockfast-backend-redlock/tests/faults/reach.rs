@@ -4,7 +4,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, LeaseStatus, Moment, Released, Vote};
+use lockfast::{ErrorKind, LeaseStatus, Moment, Released, RevokeOutcome, RevokeRequest, Vote};
 
 use crate::kit::{
     Link, Nodes, TIME_MAX, Ways, bounded, calls, check_error, connect, eventually, failure, hold,
@@ -273,4 +273,28 @@ async fn a_node_that_is_paused() {
     })
     .await;
     assert!(guard.release().await.is_ok());
+}
+
+/// P11: a holder that hears from the first node that its lock is taken away lets go of the others,
+/// before the operator's word is there; the operator is told that it was taken away (B71).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_lets_go_while_its_lock_is_taken_away() {
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let (first, operator) = (connect(&nodes.url()).await, connect(&ways.url_with("")).await);
+    let guard = hold_on_all(&first, &nodes, NAME, ttl(TTL)).await;
+    let holder = tokio::spawn(async move {
+        loss(&guard, TIME_MAX).await;
+        drop(guard.release().await);
+    });
+    ways.0[1..].iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(80))));
+    let name = lockfast::LockName::new(NAME).unwrap();
+    let request = RevokeRequest { name, expect_fence: None, reason: "maintenance".into() };
+    let outcome = bounded(operator.revoke(request)).await.unwrap();
+    assert!(
+        matches!(&outcome, RevokeOutcome::Revoked(holders) if holders.len() == 1),
+        "{outcome:?}"
+    );
+    bounded(holder).await.unwrap();
+    eventually("nothing is left", SLACK, async || nodes.count_key(NAME) == 0).await;
 }
