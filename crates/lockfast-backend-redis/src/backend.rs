@@ -177,7 +177,11 @@ impl Redis {
 
     /// An earlier request of the same holder that waits in another way gives way to this one.
     async fn make_way(&self, claim: &Claim) -> Result<()> {
-        let Some(earlier) = self.store.lobby.find(claim.holder) else { return Ok(()) };
+        let waiting = self.store.lobby.find(claim.holder);
+        if let Some(earlier) = waiting.clone().or_else(|| self.store.unsettled.find(claim.holder)) {
+            claim.inherit(&earlier);
+        }
+        let Some(earlier) = waiting else { return Ok(()) };
         if earlier.mode != claim.mode {
             let error = Error::already_held(claim.mode, earlier.mode);
             return Err(error.with_backend("redis").with_lock(&claim.name));

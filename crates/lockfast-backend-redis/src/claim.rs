@@ -1,10 +1,12 @@
 //! One acquisition on its way: what the server is told, and what it answers.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockfast_core::lobby::{self, Place};
 use lockfast_core::{
-    AcquireRequest, Error, ErrorKind, Fence, Grant, HolderId, LockName, LossCause, Mode, Wait,
+    AcquireRequest, ClientId, Error, ErrorKind, Fence, Grant, HolderId, LockName, LossCause, Mode,
+    Wait,
 };
 
 use crate::record::{self, Seen};
@@ -23,6 +25,11 @@ pub(crate) struct Claim {
     pub(crate) has_floor: bool,
     /// As it stands in the queue: `holder.mode.ttl.delay`, and perhaps `.floor`.
     pub(crate) text: String,
+    /// Its ticket in the queue, so that it gets its old place when it was taken out as one of a
+    /// process that hangs; 0 if it never waited.
+    ticket: AtomicU64,
+    /// The client that was in its way when it last heard, if that was one, as a number.
+    blocker: AtomicU64,
 }
 
 impl Claim {
@@ -50,7 +57,43 @@ impl Claim {
             detached: request.detached,
             has_floor: request.floor.is_some(),
             text,
+            ticket: AtomicU64::new(0),
+            blocker: AtomicU64::new(NOBODY),
         }
+    }
+
+    /// The same claim is made again, with the place that it had.
+    pub(crate) fn inherit(&self, earlier: &Self) {
+        if self.text == earlier.text {
+            self.ticket.store(earlier.ticket.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn has_waited(&self) -> bool {
+        self.ticket.load(Ordering::Relaxed) != 0
+    }
+
+    fn note_ticket(&self, now_us: u64) {
+        let _ = self.ticket.compare_exchange(0, now_us, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Takes note of whose lease is in its way: if that ends by itself, that client hangs.
+    pub(crate) fn note_blocker(&self, client: Option<ClientId>) {
+        let number = client.map_or(NOBODY, |client| {
+            client.as_bytes().iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
+        });
+        self.blocker.store(number, Ordering::Relaxed);
+    }
+
+    /// What the script is told of its wait: `.who.ticket`.
+    pub(crate) fn write_past(&self) -> String {
+        let blocker = self.blocker.load(Ordering::Relaxed);
+        let client = (blocker != NOBODY).then(|| {
+            let [_, _, bytes @ ..] = blocker.to_be_bytes();
+            record::write_client(ClientId::from_bytes(bytes))
+        });
+        let ticket = self.ticket.load(Ordering::Relaxed);
+        format!(".{}.{ticket}", client.unwrap_or_default())
     }
 
     /// How long the server keeps a grant that nobody renews.
@@ -81,6 +124,9 @@ impl lobby::Claim for Claim {
         self.wait
     }
 }
+
+/// Stands for no client: it has more than 48 bits.
+const NOBODY: u64 = u64::MAX;
 
 /// Whole milliseconds, upwards: the store must not let go before the holder does.
 pub(crate) fn whole_ms(span: Duration) -> u64 {
@@ -115,7 +161,7 @@ impl Admission {
         let text = || fields.first().and_then(Reply::as_text).unwrap_or_default();
         let mode = || record::read_mode(text()).ok_or_else(nonsense);
         Err(match code.as_int() {
-            Some(0) => return read_place(fields).map(Self::Waiting).ok_or_else(nonsense),
+            Some(0) => return read_place(claim, fields).map(Self::Waiting).ok_or_else(nonsense),
             Some(1) => return Seen::read(fields).map(Self::Taken).ok_or_else(nonsense),
             Some(2) => Error::conflict(claim.mode, mode()?).into(),
             Some(3) => Error::already_held(claim.mode, mode()?).into(),
@@ -135,13 +181,14 @@ impl Admission {
     }
 }
 
-/// A place in the queue. Only the first looks by itself, unless what is in its way never ends.
-fn read_place(fields: &[Reply]) -> Option<Place> {
-    let [place, blocked_ms, now_us] = fields else { return None };
-    let is_head = place.as_int()? == 0;
+/// A place in the queue, how long what is in its way lasts unless that is for ever, and whose it is.
+fn read_place(claim: &Claim, fields: &[Reply]) -> Option<Place> {
+    let [_place, blocked_ms, now_us, blocker] = fields else { return None };
     let blocked = u64::try_from(blocked_ms.as_int()?).ok().map(Duration::from_millis);
     let now_us = u64::try_from(now_us.as_int()?).ok()?;
-    Some(Place { blocked: blocked.filter(|_| is_head), now_us: Some(now_us) })
+    claim.note_ticket(now_us);
+    claim.note_blocker(blocker.as_text().and_then(record::read_client));
+    Some(Place { blocked, now_us: Some(now_us) })
 }
 
 fn exhausted() -> Failure {

@@ -15,6 +15,9 @@ use crate::claim::{Answer, Claim};
 use crate::record;
 use crate::store::Store;
 
+/// How long an offer lasts, unless the ttl is shorter.
+const OFFER: Duration = Duration::from_millis(1500);
+
 /// A lock that was given to a claim that waited. It lasts only briefly until it is renewed, so
 /// that a waiter that hangs does not hold up those behind it.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ impl Offer {
             holder: record::read_holder(holder)?,
             fence: Fence::parse(fence).ok()?,
             at_us: at_us.parse().ok()?,
-            lasts: Duration::from_millis(lasts_ms.parse().ok()?),
+            lasts: Duration::from_millis(lasts_ms.parse().ok()?).min(OFFER),
         })
     }
 
@@ -57,6 +60,10 @@ impl Store {
             }
             return;
         }
+        if payload == "W" {
+            // The server takes us for hung: whoever waits looks, and so registers us again.
+            return self.lobby.rouse();
+        }
         for line in payload.lines() {
             let fields: Vec<&str> = line.split('\t').collect();
             match fields.as_slice() {
@@ -64,9 +71,12 @@ impl Store {
                     let offer = Offer::read(holder, fence, at_us, lasts_ms);
                     offer.into_iter().for_each(|offer| self.take_offer(&offer, key));
                 }
-                ["H", holder, blocked_ms] => {
+                ["H", holder, blocked_ms, blocker @ ..] => {
                     let blocked = blocked_ms.parse().ok().map(Duration::from_millis);
                     if let (Some(holder), Some(blocked)) = (record::read_holder(holder), blocked) {
+                        let blocker = blocker.first().and_then(|it| record::read_client(it));
+                        let claim = blocker.and_then(|_| self.lobby.find(holder));
+                        claim.into_iter().for_each(|claim| claim.note_blocker(blocker));
                         self.lobby.hasten(holder, blocked + TICK);
                     }
                 }
@@ -93,7 +103,9 @@ impl Store {
         // Nobody renews a detached lease, and replicas must be asked before it counts. Without a
         // clock to compare with, which is when it was pushed before the answer to the question
         // was handed out, it may be as old as its time.
-        let must_ask = waiter.claim.detached || self.config().min_replicas > 0;
+        // A shorter offer than usual is a question whether we are there.
+        let is_question = offer.lasts < waiter.claim.ttl.min(OFFER);
+        let must_ask = waiter.claim.detached || self.config().min_replicas > 0 || is_question;
         let Some(clock) = waiter.clock.filter(|_| !must_ask) else {
             if let Some(store) = self.me() {
                 self.runtime.spawn(store.confirm(waiter, offer.fence));
@@ -101,8 +113,19 @@ impl Store {
             return;
         };
         let grant = offer.grant(clock);
+        if (grant.from + offer.lasts).remaining(Moment::now()) < offer.lasts / 3 {
+            // We were away for a while: it is over, or soon will be.
+            return self.ask_again(waiter);
+        }
         if !tell_all(waiter.askers, || Answer::Granted(grant.clone())) {
             self.undo(&waiter.claim);
+        }
+    }
+
+    /// Asks for what was offered: it has it still and for longer, or waits again at its old place.
+    fn ask_again(&self, waiter: Waiter<Claim>) {
+        for asker in waiter.askers {
+            self.submit(Op::Take(Take::first(Arc::clone(&waiter.claim), asker)));
         }
     }
 
@@ -124,12 +147,8 @@ impl Store {
                     self.undo(&claim);
                 }
             }
-            Ok(Ok(_)) => {
-                // The offer had ended by then, so it waits again.
-                for asker in waiter.askers {
-                    self.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
-                }
-            }
+            // The offer had ended by then, so it waits again.
+            Ok(Ok(_)) => self.ask_again(waiter),
             Ok(Err(failure)) => self.refuse(&claim, waiter.askers, &failure),
             Err(_) => {}
         }

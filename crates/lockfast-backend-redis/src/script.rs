@@ -67,6 +67,7 @@ mod single {
         "local CLUSTER = false\n",
         include_str!("scripts/acquire.lua"),
         include_str!("scripts/view.lua"),
+        include_str!("scripts/others.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/admit.lua")
     );
@@ -74,6 +75,7 @@ mod single {
         "local CLUSTER = false\n",
         include_str!("scripts/release.lua"),
         include_str!("scripts/view.lua"),
+        include_str!("scripts/others.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/leave.lua")
     );
@@ -81,6 +83,7 @@ mod single {
         "local CLUSTER = false\n",
         include_str!("scripts/revoke.lua"),
         include_str!("scripts/view.lua"),
+        include_str!("scripts/others.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/seize.lua")
     );
@@ -94,6 +97,7 @@ mod cluster {
         include_str!("scripts/asking.lua"),
         include_str!("scripts/acquire.lua"),
         include_str!("scripts/view.lua"),
+        include_str!("scripts/others.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/admit.lua")
     );
@@ -102,6 +106,7 @@ mod cluster {
         include_str!("scripts/asking.lua"),
         include_str!("scripts/release.lua"),
         include_str!("scripts/view.lua"),
+        include_str!("scripts/others.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/leave.lua")
     );
@@ -110,6 +115,7 @@ mod cluster {
         include_str!("scripts/asking.lua"),
         include_str!("scripts/revoke.lua"),
         include_str!("scripts/view.lua"),
+        include_str!("scripts/others.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/seize.lua")
     );
@@ -131,7 +137,12 @@ const INSPECT: &str =
 const ENROLL: &str = include_str!("scripts/enroll.lua");
 const PROLONG: &str = include_str!("scripts/prolong.lua");
 const TAKE: &str = include_str!("scripts/take.lua");
-const GIVE: &str = include_str!("scripts/give.lua");
+const GIVE: &str = concat!(
+    "local CLUSTER = false\n",
+    include_str!("scripts/give.lua"),
+    include_str!("scripts/others.lua"),
+    include_str!("scripts/pass.lua")
+);
 const KEEP: &str = include_str!("scripts/keep.lua");
 
 /// For a server that has all keys.

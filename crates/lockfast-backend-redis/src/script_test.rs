@@ -202,8 +202,8 @@ async fn an_acquisition_that_is_named_twice_is_one() {
         let head = ["0", "0"].map(str::to_owned);
         match mode {
             "s" => assert_eq!((answers.len(), &answers[2]), (4, &answers[3]), "{answers:?}"),
-            // Two answers of four fields each: both wait at the same place.
-            _ => assert_eq!((&answers[2..4], &answers[6..8]), (head.as_slice(), head.as_slice())),
+            // Two answers of five fields each: both wait at the same place.
+            _ => assert_eq!((&answers[2..4], &answers[7..9]), (head.as_slice(), head.as_slice())),
         }
         let waiting = if mode == "s" { "0" } else { "1" };
         assert_eq!(bench.redis.cli(&["ZCARD", &key("queue")]), waiting, "{mode}");
@@ -221,7 +221,7 @@ async fn an_acquisition_that_is_named_twice_is_one() {
     }
     let answers = bench.call(TAKE, &keys, &arguments);
     assert!(answers[0].len() > 10 && answers[1] == "0", "granted once: {answers:?}");
-    assert_eq!((answers.len(), answers[6].as_str()), (7, "0"), "queued once: {answers:?}");
+    assert_eq!((answers.len(), answers[7].as_str()), (8, "0"), "queued once: {answers:?}");
     assert_eq!(bench.redis.cli(&["ZCARD", &key("queue")]), "1");
 }
 

@@ -123,6 +123,7 @@ impl Store {
             && matches!(take.purpose, Purpose::First(_))
             && take.claim.mode == Mode::Exclusive
             && !take.claim.has_floor
+            && !take.claim.has_waited()
             && self.unsettled.find(take.claim.holder).is_none()
             && self.simplicity.is_given()
     }

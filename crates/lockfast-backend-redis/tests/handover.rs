@@ -11,5 +11,7 @@
 
 mod kit;
 
+#[path = "handover/hung.rs"]
+mod hung;
 #[path = "handover/once.rs"]
 mod once;

@@ -197,6 +197,35 @@ async fn a_hand_over_is_two_commands() {
     assert!(scripts <= WAITERS as u64 + 3, "{scripts} calls for {WAITERS} hand-overs");
 }
 
+/// It is the same when the waiters are those of several processes, however they stand in line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hand_over_between_processes_is_two_commands() {
+    const WAITERS: usize = 40;
+    let redis = Redis::start();
+    let mut processes = Vec::new();
+    for _ in 0..4 {
+        processes.push(Direct::connect(&redis.url()).await);
+    }
+    let mut holder = processes[0].take(processes[0].request("a", Wait::No)).await;
+    let mut waiters = Vec::new();
+    for at in 0..WAITERS {
+        // In turn, and then many of one process in a row.
+        let process = if at < WAITERS / 2 { at % 4 } else { at / 8 % 4 };
+        waiters.push((process, processes[process].queue("a").await));
+    }
+    let before = calls(&redis, "evalsha");
+    let told = calls(&redis, "publish");
+    for (process, waiter) in waiters {
+        assert_eq!(processes[process].give("a", holder).await, ReleaseOutcome::Released);
+        (holder, _) = bounded(waiter).await.unwrap();
+    }
+    let scripts = calls(&redis, "evalsha") - before;
+    // They had asked before; a slow poll of each process may come on top.
+    assert!(scripts <= WAITERS as u64 + 8, "{scripts} calls for {WAITERS} hand-overs");
+    let told = calls(&redis, "publish") - told;
+    assert!(told <= 2 * WAITERS as u64 + 8, "{told} messages for {WAITERS} hand-overs");
+}
+
 /// A waiter that nothing happens to sends next to nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_waiter_is_quiet() {

@@ -3,7 +3,8 @@
 --
 -- KEYS  fence, client, watch, guard, crowd; then for each lock: itself, queue, shared, revoked
 -- ARGV  link, identity, longest lease; then for each lock: claim, lease in ms, how
---       ("0" not to wait, "1" to wait; "2" and "3" the same with a floor in the claim)
+--       ("0" not to wait, "1" to wait; "2" and "3" the same with a floor in the claim), of one that
+--       has waited before also ".who.ticket": who was in its way, and its ticket, if it knows
 -- Answers one entry per lock: the fence, or a table that says why not (admit.lua).
 
 -- The most frequent case alone, with as few calls as can be: one free lock, to be held alone,
@@ -108,3 +109,4 @@ if #left == 0 then
   return answers
 end
 local quarantined = false
+local crowd_value = found[count + 5]

@@ -1,6 +1,7 @@
 -- The acquisitions that acquire.lua could not serve. What they are answered:
 --   the fence                       it has the lock
---   { 0, place, ms, now }           it waits; 0 is the head; what is in its way lasts so long
+--   { 0, place, ms, now, who }      it waits; 0 is the head; what is in its way lasts so long, and
+--                                   whose it is, if one client has it
 --   { 1, … }                        taken, see view()
 --   { 2, mode }                     others use the lock in a way that does not go with it
 --   { 3, mode }                     the same holder has it in another mode
@@ -47,14 +48,38 @@ local function repeat_hold(at, claim, value, lease)
   return tonumber(string.sub(value, 24))
 end
 
-local function enqueue(queue, claim)
+-- A claim that has waited before has its old place. Returns the server's complaint, and the level of
+-- the crowd.
+local function enqueue(queue, claim, old_ticket)
   local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
   local ticket = now_us
   if last[2] and tonumber(last[2]) >= ticket then
     ticket = tonumber(last[2]) + 1
   end
+  ticket = math.min(ticket, old_ticket or ticket)
   local done = redis.pcall('ZADD', queue, string.format('%.0f', ticket), claim.text)
-  return type(done) == 'table' and done.err or nil
+  if type(done) == 'table' then
+    return done.err
+  end
+  if not last[1] or string.sub(last[1], 1, 8) == string.sub(claim.text, 1, 8) then
+    return nil, '1'
+  end
+  redis.call('SET', told_key(queue), '0.0', 'NX', 'PX', QUEUE_MS)
+  return nil, MIXED
+end
+
+-- When a claim that waits looks next: when what is in its way ends, or when the others count on its
+-- looking.
+local function read_wait(at)
+  local ms, client = look_ahead(at)
+  local told = (crowd_value or '') >= MIXED and read_told(KEYS[at + 1], now_ms)
+  if told then
+    redis.call('PEXPIRE', told_key(KEYS[at + 1]), math.max(told, QUEUE_MS))
+    if told > 0 and (ms < 0 or told < ms) then
+      ms = told
+    end
+  end
+  return ms, client
 end
 
 local function refuse(at, value)
@@ -63,8 +88,9 @@ local function refuse(at, value)
   return seen
 end
 
-local function admit(at, claim, lease, may_wait)
+local function admit(at, claim, lease, may_wait, suspect, ticket)
   local queue = KEYS[at + 1]
+  serve(claim.holder)
   local reason = redis.call('HGET', KEYS[at + 3], claim.holder)
   if reason then
     return { 4, reason }
@@ -77,7 +103,10 @@ local function admit(at, claim, lease, may_wait)
   if again then
     return again
   end
-  local known = redis.call('ZSCORE', queue, claim.text)
+  if not value and suspect ~= '' then
+    doubt(suspect)
+  end
+  local known, level = redis.call('ZSCORE', queue, claim.text), '1'
   if not known then
     local mode = claim.mode ~= 'x' and shared_mode(at, value)
     if mode and mode ~= claim.mode then
@@ -97,7 +126,8 @@ local function admit(at, claim, lease, may_wait)
     if value and not may_wait then
       return refuse(at, value)
     end
-    local complaint = enqueue(queue, claim)
+    local complaint
+    complaint, level = enqueue(queue, claim, ticket)
     if complaint then
       return { 8, complaint }
     end
@@ -108,11 +138,12 @@ local function admit(at, claim, lease, may_wait)
   end
   if may_wait then
     redis.call('PEXPIRE', queue, QUEUE_MS)
-    crowd(QUEUE_MS)
+    crowd(QUEUE_MS, level)
     if not known then
       tell('q', at, claim.holder)
     end
-    return { 0, redis.call('ZRANK', queue, claim.text), blocked_ms(at), now_us }
+    local ms, client = read_wait(at)
+    return { 0, redis.call('ZRANK', queue, claim.text), ms, now_us, client }
   end
   local was_head = redis.call('ZRANK', queue, claim.text) == 0
   redis.call('ZREM', queue, claim.text)
@@ -127,9 +158,10 @@ end
 
 for _, i in ipairs(left) do
   local arg = 3 * i + 1
-  local may_wait = ARGV[arg + 2] == '1' or ARGV[arg + 2] == '3'
+  local how, suspect, ticket = string.match(ARGV[arg + 2], '^(%d)%.?([^.]*)%.?(%d*)$')
   local answer, complaint =
-    attempt(admit, 4 * i + 2, read_claim(ARGV[arg]), tonumber(ARGV[arg + 1]), may_wait)
+    attempt(admit, 4 * i + 2, read_claim(ARGV[arg]), tonumber(ARGV[arg + 1]), how == '1' or how == '3',
+      suspect, tonumber(ticket))
   answers[i] = complaint and { 8, complaint } or answer
 end
 finish()

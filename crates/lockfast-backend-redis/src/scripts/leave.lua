@@ -16,6 +16,7 @@ end
 
 local function leave(at, claim, value)
   local holder = string.sub(claim, 1, 22)
+  serve(holder)
   if value and starts_with(value, claim) then
     -- The lock's key goes to the next one, or away.
     tell('r', at, holder, tonumber(string.sub(value, 24)))

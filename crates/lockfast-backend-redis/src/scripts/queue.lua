@@ -5,21 +5,42 @@
 --   pN  permit: fewer than N are ahead, none of them exclusive
 -- A claim is "holder.mode.ttl.delay", with ".floor" behind it if the fence must be above one.
 -- It uses what the script before it has set: now_us, fence (false if it cannot be read),
--- fence_before, watched, quarantined and events. `at` is the place of a lock's first key.
+-- fence_before, watched, quarantined, crowd_value and events. `at` is the place of a lock's first key.
 
-local OFFER_MS = 1500
+-- For how long a lock is offered. Once somebody did not take it, the next has less time: it takes
+-- the lock only when it has a full lease.
+local OFFER_MS, BRIEF_OFFER_MS = 1500, 250
+local offer_ms = OFFER_MS
+-- The client of whoever is served.
+local caller
 local QUEUE_MS = 60000
 local CROWD_SLACK_MS = 20000
 local now_ms = math.floor(now_us / 1000)
 
--- Notes that some lock has a queue, or with the mark 2 a revoked holder, for so long: then every
--- script looks.
-local function crowd(ms, mark)
+-- Notes for so long that some lock has a queue or a revoked holder, or what else the level says:
+-- then every script looks.
+local function crowd(ms, level)
   local left = redis.call('PTTL', KEYS[5])
-  if mark or left < ms then
-    local value = mark or redis.pcall('GET', KEYS[5])
-    value = type(value) == 'string' and value or '1'
-    redis.call('SET', KEYS[5], value, 'PX', math.max(left, ms + CROWD_SLACK_MS))
+  if left < ms or (crowd_value or '') < level then
+    crowd_value = (crowd_value or '') > level and crowd_value or level
+    redis.call('SET', KEYS[5], crowd_value, 'PX', math.max(left, ms + CROWD_SLACK_MS))
+  end
+end
+
+-- Takes note of a client whose hold ended by itself: until it is heard of, the others are served.
+-- If it does not hang, it hears of that, and registers anew.
+local function doubt(client)
+  if hung[client] or client == caller then
+    return
+  end
+  hung[client] = true
+  offer_ms = BRIEF_OFFER_MS
+  local key = 'lockfast:client:' .. client
+  local record = not CLUSTER and redis.pcall('GET', key)
+  if type(record) == 'string' and #record >= 8 and string.sub(record, 1, 8) ~= HUNG then
+    redis.call('SET', key, HUNG .. string.sub(record, 9), 'KEEPTTL')
+    redis.call('PUBLISH', 'lockfast:push:' .. client, 'W')
+    crowd(QUEUE_MS, SOME_HUNG)
   end
 end
 
@@ -55,11 +76,7 @@ local function tell(kind, at, holder, number, lease)
 end
 
 local function push(at, holder, message)
-  if CLUSTER then
-    local channel = 'lockfast:{' .. KEYS[at] .. '}:push:' .. string.sub(holder, 1, 8)
-    return redis.call('SPUBLISH', channel, message)
-  end
-  return redis.call('PUBLISH', 'lockfast:push:' .. string.sub(holder, 1, 8), message)
+  return publish(KEYS[at], string.sub(holder, 1, 8), message)
 end
 
 -- Removes shared holders whose lease is over, and the lock when none is left. Returns how many
@@ -78,6 +95,7 @@ local function prune(at)
       local ends = tonumber(string.match(fields[j + 1], '^%d+'))
       if ends <= now_ms then
         redis.call('HDEL', shared, fields[j])
+        doubt(string.sub(fields[j], 1, 8))
       else
         left = left + 1
         next_end = math.min(next_end or ends, ends)
@@ -162,34 +180,34 @@ local function drop(at, holder, mode)
   end
 end
 
--- How long what stands in the way lasts if nobody does anything; -1 for ever.
-local function blocked_ms(at)
-  local first = redis.call('GET', KEYS[at]) == MARK and redis.call('HGET', KEYS[at + 2], 'e')
+-- How long what stands in the way lasts if nobody does anything, -1 for ever, and whose it is if one
+-- client has it.
+local function look_ahead(at)
+  local value = redis.call('GET', KEYS[at])
+  local first = value == MARK and redis.call('HGET', KEYS[at + 2], 'e')
   if first then
-    return math.max(tonumber(first) - now_ms, 1)
+    return math.max(tonumber(first) - now_ms, 1), ''
   end
-  return redis.call('PTTL', KEYS[at])
+  local client = string.match(value or '', '^([%w_-]+)%.%d+$')
+  return redis.call('PTTL', KEYS[at]), client and #client == 22 and string.sub(client, 1, 8) or ''
 end
 
--- Tells a claim that it is the next, and how long what is in its way lasts.
-local function tell_head(at, holder, blocked)
-  push(at, holder, 'H\t' .. holder .. '\t' .. blocked)
+-- Begins to serve a holder.
+local function serve(holder)
+  caller, offer_ms = string.sub(holder, 1, 8), OFFER_MS
 end
 
 -- Gives the lock to a waiting claim and tells it by a push. It first gets an offer: if its process
 -- hangs, the next one does not wait for long. `following` is the claim behind it, which learns
--- when to look by itself, in the same message if it is of the same process. Returns false if the
--- claim's process is not there any more, and then nothing has changed; otherwise whether the one
--- behind has been told.
-local function offer(at, claim, number, following)
-  local lasts = math.min(claim.ttl, OFFER_MS)
+-- when to look by itself, in the same message if it is of the same process; so do others. Returns
+-- whether the claim's process is there; if it is not, nothing has changed.
+local function offer(at, claim, number, following, is_same, tells)
+  local lasts = math.min(claim.ttl, offer_ms)
+  local client = string.sub(claim.holder, 1, 8)
   local message =
     string.format('G\t%s\t%.0f\t%.0f\t%d\t%s', claim.holder, number, now_us, lasts, KEYS[at])
-  local is_told = following and claim.mode == 'x'
-  local next_holder = is_told and string.sub(following, 1, 22)
-  local same = is_told and string.sub(following, 1, 8) == string.sub(claim.holder, 1, 8)
-  if same then
-    message = message .. '\nH\t' .. next_holder .. '\t' .. (lasts + claim.delay)
+  if is_same then
+    message = message .. '\nH\t' .. string.sub(following, 1, 22) .. '\t' .. (lasts + claim.delay)
   end
   if push(at, claim.holder, message) == 0 then
     drop(at, claim.holder, claim.mode)
@@ -197,14 +215,16 @@ local function offer(at, claim, number, following)
     return false
   end
   tell('g', at, claim.holder, number, lasts + claim.delay)
-  if is_told and not same then
-    tell_head(at, next_holder, lasts + claim.delay)
+  if tells then
+    tell_others(KEYS[at], KEYS[at + 1], client, lasts + claim.delay, now_ms)
+  elseif (crowd_value or '') >= MIXED and redis.call('EXISTS', KEYS[at + 1]) == 0 then
+    redis.call('DEL', told_key(KEYS[at + 1]))
   end
-  return true, is_told
+  return true
 end
 
 -- Grants every waiting claim whose turn it is, in order; whoever is not there any more is
--- skipped. Then the new head of the queue is told when to look by itself.
+-- skipped. Then those who are next are told when to look by themselves.
 -- `value` is what stands in the lock's key, if that is known; false also for a lock whose key is
 -- about to go. `me` is answered directly and gets `lease`. `moved` says that the head is new
 -- already. Returns the fence of `me`, and whether anybody got the lock.
@@ -212,7 +232,8 @@ local function settle(at, value, me, lease, moved)
   local queue = KEYS[at + 1]
   local mine, given
   while not quarantined and fence do
-    local heads = redis.call('ZRANGE', queue, 0, 1)
+    local heads, is_moved = read_heads(queue, crowd_value)
+    moved = moved or is_moved
     if not heads[1] then
       break
     end
@@ -222,7 +243,7 @@ local function settle(at, value, me, lease, moved)
     end
     if not admits(at, value, claim.mode) then
       if moved and claim.holder ~= me then
-        tell_head(at, claim.holder, blocked_ms(at))
+        tell_others(KEYS[at], queue, '', (look_ahead(at)), now_ms)
       end
       break
     end
@@ -232,10 +253,15 @@ local function settle(at, value, me, lease, moved)
     end
     local number = raise_fence(claim.floor)
     local is_mine = claim.holder == me
-    local time_given = is_mine and lease or math.min(claim.ttl, OFFER_MS) + claim.delay
+    local time_given = is_mine and lease or math.min(claim.ttl, offer_ms) + claim.delay
     if not number or hold(at, claim, number, time_given) then
       break
     end
+    -- Behind one who shares it, the next may be granted too.
+    local following = claim.mode == 'x' and heads[2]
+    local is_same = following and string.sub(following, 1, 8) == string.sub(claim.holder, 1, 8)
+    local tells = following and not is_mine and (not is_same or (crowd_value or '') >= MIXED)
+      and must_tell(queue, claim.text, is_same, time_given, now_ms)
     redis.call('ZREM', queue, claim.text)
     moved = true
     -- It is looked at again, but for a lock that is held alone now.
@@ -243,10 +269,9 @@ local function settle(at, value, me, lease, moved)
     if is_mine then
       mine, given = number, true
       tell('g', at, me, number, time_given)
-    else
-      local accepted, is_next_told = offer(at, claim, number, heads[2])
-      given = given or accepted
-      if accepted and claim.mode == 'x' and (is_next_told or not heads[2]) then
+    elseif offer(at, claim, number, following, is_same, tells) then
+      given = true
+      if claim.mode == 'x' then
         break
       end
     end

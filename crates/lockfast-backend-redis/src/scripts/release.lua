@@ -67,3 +67,4 @@ if ARGV[2] ~= '' then
   local identity, ends = string.match(redis.call('GET', KEYS[4]) or '', '^(%S+) (%d+) ')
   quarantined = identity ~= ARGV[2] or tonumber(ends) * 1000 > now_us
 end
+local crowd_value = found[count + 2]

@@ -20,3 +20,5 @@ if ARGV[2] ~= '' then
   quarantined = identity ~= ARGV[2] or tonumber(ends) * 1000 > now_us
 end
 local events = {}
+local crowd_value = redis.pcall('GET', KEYS[5])
+crowd_value = type(crowd_value) == 'string' and crowd_value

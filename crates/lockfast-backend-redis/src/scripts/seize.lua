@@ -42,7 +42,7 @@ for _, holder in ipairs(holders) do
 end
 if #holders > 0 and redis.call('PTTL', KEYS[at + 3]) < left_ms then
   redis.call('PEXPIRE', KEYS[at + 3], left_ms)
-  crowd(left_ms, '2')
+  crowd(left_ms, '1')
 end
 settle(at, false, nil, nil, false)
 finish()

@@ -4,7 +4,7 @@
 --
 -- KEYS  fence, client, watch, crowd; then for each lock: itself, queue
 -- ARGV  link; then for each lock: claim (of one that does not wait only "holder."), lease in ms
--- Answers one entry per lock: the fence; { 0, place, ms, now } it waits, see admit.lua; 0 for
+-- Answers one entry per lock: the fence; { 0, place, ms, now, who } it waits, see admit.lua; 0 for
 -- acquire.lua. Or -1: at the moment nothing is that simple. For a single lock its entry is all of
 -- the answer, because a table costs as much as a call.
 
@@ -46,7 +46,7 @@ end
 
 -- Waits for a lock that somebody else holds alone. Returns 0 if it is known there already, or if
 -- the queue is none.
-local function wait(lock, queue, claim)
+local function wait(lock, queue, claim, value)
   local last = redis.pcall('ZRANGE', queue, -1, -1, 'WITHSCORES')
   if last.err then
     return 0
@@ -59,20 +59,25 @@ local function wait(lock, queue, claim)
     return 0
   end
   call('PEXPIRE', queue, 60000)
-  if not crowd or call('PTTL', KEYS[4]) < 60000 then
-    call('SET', KEYS[4], '1', 'PX', 80000)
-    crowd = '1'
+  -- See others.lua: whether several clients wait for it.
+  local level = last[1] and string.sub(last[1], 1, 8) ~= string.sub(claim, 1, 8) and '3' or '1'
+  local left = call('PTTL', KEYS[4])
+  if left < 60000 or (crowd or '') < level then
+    crowd = (crowd or '') > level and crowd or level
+    call('SET', KEYS[4], crowd, 'PX', math.max(left, 80000))
   end
-  return { 0, last[1] and 1 or 0, call('PTTL', lock), now_us }
+  if level == '3' then
+    call('SET', string.sub(queue, 1, -6) .. 'told', '0.0', 'NX', 'PX', 60000)
+  end
+  return { 0, last[1] and 1 or 0, call('PTTL', lock), now_us, string.sub(value, 1, 8) }
 end
 
 local answers, is_raised = {}, false
 for i = 1, count do
   local lock, claim = KEYS[2 * i + 3], ARGV[2 * i]
   answers[i] = 0
-  -- The crowd is there as long as anybody waits for any lock. Any other value than 1 says that
-  -- somebody's lock was taken away, who must hear of it.
-  if not crowd or (crowd == '1' and call('EXISTS', KEYS[2 * i + 4]) == 0) then
+  -- The crowd is there as long as anybody waits for any lock.
+  if not crowd or call('EXISTS', KEYS[2 * i + 4]) == 0 then
     local text = string.format('%.0f', number + 1)
     local value = string.sub(claim, 1, 23) .. text
     if call('SET', lock, value, 'NX', 'PX', ARGV[2 * i + 1]) then
@@ -81,11 +86,11 @@ for i = 1, count do
       answers[i] = text
     end
   end
-  if answers[i] == 0 and #claim > 23 and (not crowd or crowd == '1') then
+  if answers[i] == 0 and #claim > 23 then
     local value = redis.pcall('GET', lock)
     if type(value) == 'string' and value ~= 'lockfast:shared'
       and string.sub(value, 1, 22) ~= string.sub(claim, 1, 22) then
-      answers[i] = wait(lock, KEYS[2 * i + 4], claim)
+      answers[i] = wait(lock, KEYS[2 * i + 4], claim, value)
     end
   end
 end

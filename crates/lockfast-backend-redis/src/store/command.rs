@@ -145,12 +145,16 @@ impl Store {
             pipeline.part(&claim.text);
             pipeline.part_number(claim.lease_ms());
             let waits = take.may_wait();
-            pipeline.part(match (waits, claim.has_floor) {
+            let how = match (waits, claim.has_floor) {
                 (false, false) => "0",
                 (true, false) => "1",
                 (false, true) => "2",
                 (true, true) => "3",
-            });
+            };
+            match claim.has_waited() {
+                true => pipeline.part_of(&[how, &claim.write_past()]),
+                false => pipeline.part(how),
+            }
         }
     }
 

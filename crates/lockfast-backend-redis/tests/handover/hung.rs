@@ -1,0 +1,174 @@
+//! Processes in the line that hang or are dead hold up those behind them for a moment, however many
+//! of their claims are ahead (P9). A process hangs when its connection is open and carries nothing.
+
+use std::time::Duration;
+
+use lockfast_conformance::fault::proxy::{Link, Proxy};
+use lockfast_core::{Moment, ReleaseOutcome, Wait};
+use tokio::runtime::Builder;
+use tokio::task::JoinHandle;
+
+use crate::kit::direct::Direct;
+use crate::kit::{Redis, bounded, connect, eventually, hold_detached, queue_for, topology, ttl};
+
+const NAME: &str = "nightly";
+/// What P9 allows, and as much again as a busy machine needs; less than the slow poll of 5.5 s.
+const DELAY_MAX: Duration = Duration::from_millis(3000);
+
+/// A process whose connection can be stalled.
+struct Process {
+    proxy: Proxy,
+    direct: Direct,
+}
+
+impl Process {
+    async fn start(redis: &Redis) -> Self {
+        let proxy = Proxy::start(redis.address()).await.unwrap();
+        let direct = Direct::connect(&redis.url_at(proxy.address())).await;
+        Self { proxy, direct }
+    }
+}
+
+/// Lets `ahead[i]` claims of process i wait before one of a process that lives, then all of those
+/// hang and the lock is given back. Returns how long the one that lives waited.
+async fn measure(redis: &Redis, ahead: &[usize]) -> Duration {
+    let holding = Direct::connect(&redis.url()).await;
+    let next = Direct::connect(&redis.url()).await;
+    let holder = holding.take(holding.request(NAME, Wait::No)).await;
+    let mut hanging = Vec::new();
+    for count in ahead {
+        let process = Process::start(redis).await;
+        let mut waiters = Vec::new();
+        for _ in 0..*count {
+            waiters.push(process.direct.queue(NAME).await);
+        }
+        hanging.push((process, waiters));
+    }
+    let waiter = next.queue(NAME).await;
+    hanging.iter().for_each(|(process, _)| process.proxy.set(Link::Stall));
+    let start = Moment::now();
+    assert_eq!(holding.give(NAME, holder).await, ReleaseOutcome::Released);
+    let (holder, granted) = bounded(waiter).await.unwrap();
+    assert_eq!(next.give(NAME, holder).await, ReleaseOutcome::Released);
+    hanging.iter().flat_map(|(_, waiters)| waiters).for_each(JoinHandle::abort);
+    granted.since(start)
+}
+
+/// B46, P9: however many claims of one hung process are ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_claims_of_one_process() {
+    for count in [1, 2, 6, 40] {
+        let took = measure(&Redis::start(), &[count]).await;
+        println!("{count} claims ahead: {took:?}");
+        assert!(took < DELAY_MAX, "{count} claims ahead: {took:?}");
+    }
+}
+
+/// B46, P9: several hung processes cost little more than one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_processes() {
+    for ahead in [[1, 1].as_slice(), &[2, 3], &[1, 2, 1]] {
+        let took = measure(&Redis::start(), ahead).await;
+        println!("{ahead:?} claims ahead: {took:?}");
+        assert!(took < DELAY_MAX, "{ahead:?} claims ahead: {took:?}");
+    }
+}
+
+/// B46, P9: the same on a cluster, where it is the process's runtime that hangs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_claims_on_a_cluster() {
+    const CLAIMS: usize = 4;
+    let cluster = topology::start_cluster();
+    let url = format!("redis+cluster://{}", cluster.nodes[0].address());
+    let (holding, next) = (Direct::connect(&url).await, Direct::connect(&url).await);
+    let holder = holding.take(holding.request(NAME, Wait::No)).await;
+    let hanging = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let process = hanging.spawn(async move { Direct::connect(&url).await }).await.unwrap();
+    for count in 1..=CLAIMS {
+        let process = process.clone();
+        hanging.spawn(async move { process.take(process.request(NAME, Wait::Forever)).await });
+        eventually("it waits", DELAY_MAX, async || next.waiting(NAME).await == count).await;
+    }
+    let waiter = next.queue(NAME).await;
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let (hangs, hung) = tokio::sync::oneshot::channel();
+    hanging.spawn(async move {
+        hangs.send(()).unwrap();
+        stopped.recv()
+    });
+    hung.await.unwrap();
+    let start = Moment::now();
+    assert_eq!(holding.give(NAME, holder).await, ReleaseOutcome::Released);
+    let (_, granted) = bounded(waiter).await.unwrap();
+    let took = granted.since(start);
+    println!("{CLAIMS} claims ahead on a cluster: {took:?}");
+    assert!(took < DELAY_MAX, "{took:?}");
+    drop(stop);
+    hanging.shutdown_background();
+}
+
+/// B46, P9, P10: a process that was taken for hung is passed over at once the next time, also where its
+/// claims stand between others; when it is heard of again, its claims have their old places.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_hangs_and_comes_back() {
+    const TTL: Duration = Duration::from_secs(20);
+    let redis = Redis::start();
+    let proxy = Proxy::start(redis.address()).await.unwrap();
+    let hung = connect(&redis.url_at(proxy.address())).await;
+    let (near, other) = (connect(&redis.url()).await, connect(&redis.url()).await);
+    let options = ttl(TTL).wait(TTL);
+    let first = crate::kit::hold(&near, NAME, ttl(TTL)).await;
+    let lost = queue_for(&hung, NAME, options.clone()).await;
+    let second = queue_for(&other, NAME, options.clone()).await;
+    let back = queue_for(&hung, NAME, options.clone()).await;
+    let third = queue_for(&near, NAME, options.clone()).await;
+    let fourth = queue_for(&other, NAME, options.clone()).await;
+    proxy.set(Link::Stall);
+    let start = Moment::now();
+    first.release().await.unwrap();
+    let second = bounded(second).await.unwrap();
+    assert!(Moment::now().since(start) < DELAY_MAX, "{:?}", Moment::now().since(start));
+    let start = Moment::now();
+    second.release().await.unwrap();
+    let third = bounded(third).await.unwrap();
+    let took = Moment::now().since(start);
+    assert!(took < Duration::from_millis(1000), "it was offered the lock again: {took:?}");
+    proxy.set(Link::Pass);
+    let name = third.name().clone();
+    eventually("its claims are back", TTL, async || {
+        near.inspect(&name).await.unwrap().waiting == 3
+    })
+    .await;
+    let start = Moment::now();
+    third.release().await.unwrap();
+    for waiter in [lost, back, fourth] {
+        bounded(waiter).await.unwrap().release().await.unwrap();
+    }
+    let took = Moment::now().since(start);
+    assert!(took < Duration::from_millis(1400), "one of them did not take its turn: {took:?}");
+}
+
+/// B19, P9: a holder dies, and so does the first in the line, or it hangs. The next is served soon after
+/// the lease is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_holder_and_a_dead_head() {
+    const TTL: Duration = Duration::from_secs(4);
+    for is_dead in [true, false] {
+        let redis = Redis::start();
+        let near = connect(&redis.url()).await;
+        let start = Moment::now();
+        let lease = hold_detached(&near, NAME, TTL).await;
+        let head = Process::start(&redis).await;
+        let ahead = [head.direct.queue(NAME).await, head.direct.queue(NAME).await];
+        let next = Direct::connect(&redis.url()).await;
+        let waiter = next.queue(NAME).await;
+        head.proxy.set(if is_dead { Link::Close } else { Link::Stall });
+        let (_, granted) = bounded(waiter).await.unwrap();
+        let late = granted.since(start).saturating_sub(TTL);
+        println!("dead: {is_dead}, {late:?} after the end");
+        let most = if is_dead { Duration::from_millis(1500) } else { DELAY_MAX };
+        assert!(late < most, "dead: {is_dead}, {late:?}");
+        ahead.iter().for_each(JoinHandle::abort);
+        drop(lease);
+    }
+}
