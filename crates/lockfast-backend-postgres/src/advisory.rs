@@ -199,7 +199,9 @@ impl Advisory {
                 held.close();
                 match unlocked {
                     Ok(true) => Ok(ReleaseOutcome::Released),
-                    _ => Ok(ReleaseOutcome::NotHeld),
+                    Ok(false) => Ok(ReleaseOutcome::NotHeld),
+                    // It ends with its session, but when the server ends that is not known.
+                    Err(failure) => Err(failure.to_error().with_lock(&request.name)),
                 }
             }
             // Dropping its end stops the wait.

@@ -10,6 +10,9 @@ use crate::inspect::read_label;
 use crate::store::Store;
 use crate::wire::get;
 
+/// The code of a request that was in the way of others and must be repeated.
+const UNSERVED: i16 = 10;
+
 /// The server's answer to a batch: one entry for each line.
 pub(crate) struct Reply {
     codes: Vec<i16>,
@@ -17,6 +20,8 @@ pub(crate) struct Reply {
     /// Absent when there is nothing to say about any.
     notes: Option<Vec<Option<String>>>,
     now_us: i64,
+    /// The locks of which somebody has to be told.
+    pub(crate) owed: Vec<String>,
 }
 
 impl Reply {
@@ -26,21 +31,24 @@ impl Reply {
             numbers: get(row, 1)?,
             notes: get(row, 2)?,
             now_us: get(row, 3)?,
+            owed: get::<Option<Vec<String>>>(row, 4)?.unwrap_or_default(),
         })
     }
 
-    /// Reads the answer to a request that was asked alone: code, number, clock and note.
-    pub(crate) fn read_one(line: &str) -> Result<Self, Failure> {
+    /// Reads the answer to a request for `name` that was asked alone: code, number, clock, whether
+    /// somebody has to be told, and note.
+    pub(crate) fn read_one(line: &str, name: &str) -> Result<Self, Failure> {
         let read = || {
-            let mut fields = line.splitn(4, ' ');
+            let mut fields = line.splitn(5, ' ');
             let code = fields.next()?.parse().ok()?;
             let number = match fields.next()? {
                 "-" => None,
                 number => Some(number.parse().ok()?),
             };
             let now_us = fields.next()?.parse().ok()?;
+            let owed = if fields.next()? == "1" { vec![name.to_owned()] } else { Vec::new() };
             let notes = fields.next().map(|note| vec![Some(note.to_owned())]);
-            Some(Self { codes: vec![code], numbers: vec![number], notes, now_us })
+            Some(Self { codes: vec![code], numbers: vec![number], notes, now_us, owed })
         };
         read().ok_or_else(|| Failure::of_nonsense("an answer of another form"))
     }
@@ -61,6 +69,7 @@ impl Store {
         }
         self.expect(lines.len());
         let mut renewals: Vec<(usize, Vec<Option<Renewal>>)> = Vec::new();
+        let mut again = Vec::new();
         for (at, line) in lines.into_iter().enumerate() {
             let (code, number, note) = (reply.codes[at], reply.numbers[at], reply.note(at));
             if let Some(Op::Renew(renew)) = &batch.ops[line.op] {
@@ -77,6 +86,7 @@ impl Store {
                 continue;
             }
             match batch.ops[line.op].take() {
+                Some(op @ Op::Take(_)) if code == UNSERVED => again.push(op),
                 Some(Op::Take(take)) => {
                     match Admission::read(&take.claim, code, number, note, reply.now_us) {
                         Ok(admission) => self.admit(take, admission, sent),
@@ -85,10 +95,11 @@ impl Store {
                 }
                 Some(Op::Give(give)) => {
                     let outcome = match code {
-                        1 => ReleaseOutcome::Released,
-                        _ => ReleaseOutcome::NotHeld,
+                        1 => Ok(ReleaseOutcome::Released),
+                        _ if give.doubtful => Err(Failure::of_doubt()),
+                        _ => Ok(ReleaseOutcome::NotHeld),
                     };
-                    give.asker.into_iter().for_each(|asker| drop(asker.send(Ok(outcome.clone()))));
+                    give.asker.into_iter().for_each(|asker| drop(asker.send(outcome.clone())));
                 }
                 _ => {}
             }
@@ -96,6 +107,10 @@ impl Store {
         for (op, outcomes) in renewals {
             let Some(Op::Renew(renew)) = batch.ops[op].take() else { continue };
             answer_renew(renew, outcomes);
+        }
+        if !again.is_empty() {
+            let failure = Failure::of_haste();
+            self.repeat(again, &failure);
         }
     }
 
@@ -129,7 +144,7 @@ impl Store {
     }
 
     /// A batch could not be asked. Returns why the connection is of no use any more, if it is not.
-    pub(crate) fn recover(&self, ops: Vec<Op>, failure: Failure) -> Option<Failure> {
+    pub(crate) fn recover(&self, mut ops: Vec<Op>, failure: Failure) -> Option<Failure> {
         match failure.remedy {
             Remedy::Tell if ops.len() > 1 => {
                 self.separate(ops);
@@ -144,17 +159,23 @@ impl Store {
                 return Some(failure);
             }
             Remedy::Enrol => self.ask_for_enrolment(),
-            Remedy::Repeat | Remedy::Reconnect => {}
+            Remedy::Repeat => {}
+            Remedy::Reconnect => ops.iter_mut().for_each(Op::doubt),
         }
+        self.repeat(ops, &failure);
+        (failure.remedy == Remedy::Reconnect).then_some(failure)
+    }
+
+    /// Asks once more what was not tried too often.
+    fn repeat(&self, ops: Vec<Op>, failure: &Failure) {
         let mut again = Vec::new();
         for mut op in ops {
             match op.try_again() {
                 true => again.push(op),
-                false => self.fail_op(op, &failure),
+                false => self.fail_op(op, failure),
             }
         }
         self.requeue(again);
-        (failure.remedy == Remedy::Reconnect).then_some(failure)
     }
 
     /// Tells whoever asked that there is no answer.

@@ -58,9 +58,10 @@ async fn open(
 ) -> std::result::Result<Arc<dyn Backend>, Failure> {
     let runtime = context.runtime.clone();
     let session = dialer.dial_unattended().await?;
-    migration::ensure(&dialer.config, &session).await?;
+    let version = migration::ensure(&dialer.config, &session).await?;
     let is_direct = session.is_direct;
     let store = Store::new(dialer, context);
+    store.set_version(version);
     let listening = match listener::connect(&store, is_direct).await? {
         Some(mut listening) => {
             listener::check(&store, &session, &mut listening).await?;
@@ -172,7 +173,13 @@ impl Postgres {
         drop(self.store.lobby.take(holder));
         let (asker, answer) = oneshot::channel();
         let lock = name.clone();
-        self.store.submit(Op::Give(Give { name, holder, asker: Some(asker), tries: 0 }));
+        self.store.submit(Op::Give(Give {
+            name,
+            holder,
+            asker: Some(asker),
+            doubtful: false,
+            tries: 0,
+        }));
         receive(answer).await.map_err(|error| error.with_lock(&lock))
     }
 

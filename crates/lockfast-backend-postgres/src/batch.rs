@@ -38,6 +38,8 @@ pub(crate) struct Give {
     pub(crate) holder: HolderId,
     /// Who wants to know.
     pub(crate) asker: Option<Asker<ReleaseOutcome>>,
+    /// Whether it may have been done already, by a call that was not answered.
+    pub(crate) doubtful: bool,
     pub(crate) tries: u8,
 }
 
@@ -95,6 +97,13 @@ impl Op {
         *tries < 4
     }
 
+    /// It was sent and not answered.
+    pub(crate) fn doubt(&mut self) {
+        if let Self::Give(give) = self {
+            give.doubtful = true;
+        }
+    }
+
     /// How long an answer is worth waiting for before the connection counts as dead.
     pub(crate) fn limit(&self, request_timeout: Duration) -> Duration {
         let ttl = match self {
@@ -149,6 +158,15 @@ pub(crate) enum One<'a> {
     Give(&'a Give),
 }
 
+impl<'a> One<'a> {
+    pub(crate) fn name(&self) -> &'a str {
+        match self {
+            Self::Take(claim, _) => claim.name.as_str(),
+            Self::Give(give) => give.name.as_str(),
+        }
+    }
+}
+
 /// The arrays that the server's function takes. Those that would say nothing stay empty.
 #[derive(Default)]
 pub(crate) struct Columns<'a> {
@@ -163,7 +181,7 @@ pub(crate) struct Columns<'a> {
 }
 
 impl Batch {
-    /// Sorts requests, so that all calls lock the rows in one order.
+    /// Sorts requests by their locks.
     pub(crate) fn new(ops: Vec<Op>) -> Self {
         let mut lines = Vec::with_capacity(ops.len());
         for (op, request) in ops.iter().enumerate() {
@@ -201,9 +219,8 @@ impl Batch {
         }
     }
 
-    /// What the server is told. Only a session of ours goes through the requests in their order, so
-    /// elsewhere they are not served together: calls could wait for each other in a circle.
-    pub(crate) fn columns(&self, is_direct: bool) -> Columns<'_> {
+    /// What the server is told.
+    pub(crate) fn columns(&self) -> Columns<'_> {
         let mut columns = Columns::default();
         let requests = || self.lines.iter().map(|line| (&self.ops[line.op], line.lease));
         let is_plain = |op: &Option<Op>| match op {
@@ -213,7 +230,7 @@ impl Batch {
         };
         let is_short = self.ops.iter().all(is_plain);
         for (at, (op, lease)) in requests().enumerate() {
-            let alone = if is_direct && self.is_alone(at) { ALONE } else { 0 };
+            let alone = if self.is_alone(at) { ALONE } else { 0 };
             match op {
                 Some(Op::Take(take)) => {
                     let claim = &take.claim;

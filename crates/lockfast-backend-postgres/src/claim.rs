@@ -102,8 +102,7 @@ impl Admission {
         Err(match code {
             1 => return read_fence(number).map(Self::Granted),
             2 | 3 => {
-                // Only the first in the queue looks by itself.
-                let blocked = number.filter(|_| code == 2).and_then(|us| u64::try_from(us).ok());
+                let blocked = number.and_then(|us| u64::try_from(us).ok());
                 let blocked = blocked.map(Duration::from_micros);
                 return Ok(Self::Waiting(Place { blocked, now_us: u64::try_from(now_us).ok() }));
             }

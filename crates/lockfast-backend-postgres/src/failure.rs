@@ -114,6 +114,30 @@ impl Failure {
         )
     }
 
+    /// Nobody may write, although it is no standby.
+    pub(crate) fn of_reader() -> Self {
+        Self::new(
+            ErrorKind::WrongNode,
+            "transactions are read-only here; if the server is not meant to be, run ALTER ROLE … (or \
+             DATABASE, SYSTEM) RESET default_transaction_read_only",
+        )
+        .with_remedy(Remedy::TellAndReconnect)
+    }
+
+    /// A call that would have had to wait out of its turn.
+    pub(crate) fn of_haste() -> Self {
+        let message = "others keep making the rows of the same locks; try again";
+        Self::new(ErrorKind::Unreachable, message)
+    }
+
+    /// A release that had to be asked again found nothing: whether the first one did it is not known.
+    pub(crate) fn of_doubt() -> Self {
+        Self::new(
+            ErrorKind::Unreachable,
+            "the answer to the release was lost; asked again, the lock is not held any more",
+        )
+    }
+
     /// The server only reads.
     pub(crate) fn of_standby() -> Self {
         Self::new(
@@ -198,7 +222,10 @@ impl Failure {
                 unreachable(format!("the server ended the connection: {message}"))
                     .with_remedy(Remedy::Reconnect)
             }
-            "57014" => unreachable(format!("the server gave the statement up: {message}")),
+            "57014" => unreachable(format!(
+                "the server gave the statement up: {message}; if a role or database of a pooler has \
+                 a short statement_timeout, run ALTER ROLE … SET statement_timeout = 0"
+            )),
             "28000" | "28P01" => Self::new(
                 Kind::Permission,
                 format!("the server does not let this user in: {message}"),

@@ -14,7 +14,8 @@ use tokio_postgres::{Row, Statement};
 
 use crate::answer::Reply;
 use crate::batch::{Batch, One, Op, Plain, Value, whole_us};
-use crate::failure::Failure;
+use crate::failure::{Failure, Remedy};
+use crate::migration;
 use crate::store::{Store, Work};
 use crate::wire::{Param, Session, Uuid, get, random};
 
@@ -22,7 +23,10 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_URGENT: Duration = Duration::from_millis(200);
 
-const SERVE: &str = "SELECT codes, numbers, notes, now_us \
+const SERVE: &str = "SELECT codes, numbers, notes, now_us, owed \
+    FROM {schema}.serve_4($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+/// The same of a schema of the version before, which tells whom it concerns by itself.
+const SERVE_BEFORE: &str = "SELECT codes, numbers, notes, now_us, NULL::text[] \
     FROM {schema}.serve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const SERVE_TYPES: [Type; 10] = [
     Type::BYTEA,
@@ -36,6 +40,12 @@ const SERVE_TYPES: [Type; 10] = [
     Type::INT8_ARRAY,
     Type::INT8_ARRAY,
 ];
+
+/// Tells whom it concerns, after the commit: see the function.
+const PUSH: &str = "SELECT {schema}.push_4($1)";
+
+const ENROL: &str = "SELECT {schema}.enrol_4($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const ENROL_BEFORE: &str = "SELECT {schema}.enrol($1, $2, $3, $4, $5, $6, $7)";
 
 const TAKE_ONE: &str = include_str!("sql/take.sql");
 const TAKE_ONE_TYPES: [Type; 7] =
@@ -51,12 +61,15 @@ const GIVE_ONE_TYPES: [Type; 4] = [Type::BYTEA, Type::INT8, Type::TEXT, Type::UU
 pub(crate) struct Link {
     session: Session,
     serve: String,
+    push: String,
     /// Kept in the server's session where we have one of our own.
     prepared: Option<Prepared>,
 }
 
 struct Prepared {
     serve: Statement,
+    /// Absent with the version before.
+    push: Option<Statement>,
     /// For requests that come alone, where the role has the rights.
     one: Option<PreparedOne>,
 }
@@ -71,8 +84,9 @@ impl Link {
     pub(crate) async fn enrol(store: &Store, session: Session) -> Result<Self, Failure> {
         store.set_link(random()?);
         let limit = store.config().request_timeout;
-        let serve = SERVE.replace("{schema}", &store.config().schema);
-        let mut link = Self { session, serve, prepared: None };
+        let text = |statement: &str| statement.replace("{schema}", &store.config().schema);
+        let serve = text(if store.is_present() { SERVE } else { SERVE_BEFORE });
+        let mut link = Self { session, serve, push: text(PUSH), prepared: None };
         link.introduce(store).await?;
         if link.session.is_direct {
             let preparing = link.session.attend(link.prepare(store));
@@ -91,6 +105,10 @@ impl Link {
         let client = &self.session.client;
         let text = |statement: &str| statement.replace("{schema}", &store.config().schema);
         let serve = client.prepare_typed(&self.serve, &SERVE_TYPES).await?;
+        if !store.is_present() {
+            return Ok(Prepared { serve, push: None, one: None });
+        }
+        let push = Some(client.prepare_typed(&self.push, &[Type::TEXT_ARRAY]).await?);
         let rights = client.query_typed(&text(RIGHTS), &[]).await?;
         let has_rights = rights.first().is_some_and(|row| row.try_get(0).unwrap_or(false));
         let one = match has_rights {
@@ -100,24 +118,36 @@ impl Link {
             }),
             false => None,
         };
-        Ok(Prepared { serve, one })
+        Ok(Prepared { serve, push, one })
     }
 
     async fn introduce(&self, store: &Store) -> Result<(), Failure> {
-        let schema = &store.config().schema;
+        let config = store.config();
         let label = &store.label;
-        let statement = format!("SELECT {schema}.enrol($1, $2, $3, $4, $5, $6, $7)");
         let client = store.client.as_bytes().as_slice();
-        let params: [Param<'_>; 7] = [
-            (&client, Type::BYTEA),
-            (&store.link(), Type::INT8),
-            (&store.is_by_mail(), Type::BOOL),
+        let (link, by_mail, pid) = (store.link(), store.is_by_mail(), i64::from(label.pid));
+        let presence = store.presence();
+        let channel = presence.as_ref().map(|presence| &presence.channel);
+        let key = presence.as_ref().map(|presence| presence.key);
+        let mut params: Vec<Param<'_>> =
+            vec![(&client, Type::BYTEA), (&link, Type::INT8), (&by_mail, Type::BOOL)];
+        if store.is_present() {
+            params.extend::<[Param<'_>; 2]>([(&channel, Type::TEXT), (&key, Type::INT8)]);
+        }
+        params.extend::<[Param<'_>; 4]>([
             (&label.program, Type::TEXT),
             (&label.host, Type::TEXT),
-            (&i64::from(label.pid), Type::INT8),
+            (&pid, Type::INT8),
             (&label.text, Type::TEXT),
-        ];
-        self.session.ask(&statement, &params, store.config().request_timeout).await?;
+        ]);
+        let statement = if store.is_present() { ENROL } else { ENROL_BEFORE };
+        let statement = statement.replace("{schema}", &config.schema);
+        let rows = self.session.ask(&statement, &params, config.request_timeout).await?;
+        let row = rows.first().ok_or_else(|| Failure::of_nonsense("no row"))?;
+        store.set_events(match store.is_present() {
+            true => get(row, 0)?,
+            false => format!("lockfast:events:{}", config.schema),
+        });
         Ok(())
     }
 
@@ -141,6 +171,9 @@ impl Link {
                 && let Err(failure) = self.introduce(store).await
             {
                 store.ask_for_enrolment();
+                return failure;
+            }
+            if let Some(failure) = self.tell(store).await {
                 return failure;
             }
             let work = store.gather();
@@ -183,7 +216,8 @@ impl Link {
             .await
         };
         match answered {
-            Ok(reply) => {
+            Ok(mut reply) => {
+                store.owe(std::mem::take(&mut reply.owed));
                 store.distribute(batch, sent, &reply);
                 None
             }
@@ -191,14 +225,45 @@ impl Link {
         }
     }
 
+    /// Lets those be told who were granted something. If that fails they find out by looking.
+    async fn tell(&self, store: &Store) -> Option<Failure> {
+        let owed = store.take_owed();
+        if owed.is_empty() {
+            return None;
+        }
+        let limit = store.config().request_timeout;
+        let telling = async {
+            match self.prepared.as_ref().and_then(|prepared| prepared.push.as_ref()) {
+                Some(push) => self.session.client.query(push, &[&owed]).await,
+                None => {
+                    let params: [Param<'_>; 1] = [(&owed, Type::TEXT_ARRAY)];
+                    self.session.client.query_typed(&self.push, &params).await
+                }
+            }
+        };
+        let told = tokio::time::timeout(limit, self.session.attend(telling)).await;
+        let failure = match told {
+            Ok(Ok(_)) => return None,
+            Ok(Err(error)) => Failure::of_driver(&self.session.endpoint, &error),
+            Err(_) => Failure::of_silence(&self.session.endpoint, limit),
+        };
+        if failure.remedy != Remedy::Reconnect {
+            tracing::debug!(failure = failure.message, "those who wait could not be told");
+            return None;
+        }
+        store.owe(owed);
+        Some(failure)
+    }
+
     async fn call(&self, store: &Store, batch: &Batch) -> Result<Reply, Failure> {
         let of_driver = |error| Failure::of_driver(&self.session.endpoint, &error);
         if let Some(prepared) = self.prepared.as_ref().and_then(|prepared| prepared.one.as_ref())
             && let Some(one) = batch.only()
         {
+            let name = one.name();
             let rows = self.call_one(prepared, store, one).await.map_err(of_driver)?;
             let row = rows.first().ok_or_else(|| Failure::of_nonsense("no row"))?;
-            return Reply::read_one(get(row, 0)?);
+            return Reply::read_one(get(row, 0)?, name);
         }
         let rows = self.call_batch(store, batch).await.map_err(of_driver)?;
         Reply::read(rows.first().ok_or_else(|| Failure::of_nonsense("no row"))?)
@@ -233,7 +298,7 @@ impl Link {
         store: &Store,
         batch: &Batch,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let columns = batch.columns(self.session.is_direct);
+        let columns = batch.columns();
         let client = store.client.as_bytes().as_slice();
         let link = store.link();
         let values: [&(dyn ToSql + Sync); 10] = [
@@ -287,10 +352,7 @@ async fn reconnect(store: &Store) -> Link {
     let mut pause = PAUSE_MIN;
     loop {
         rest(store, pause.mul_f64(0.5 + jitter())).await;
-        let made = match store.dialer.dial_unattended().await {
-            Ok(session) => Link::enrol(store, session).await,
-            Err(failure) => Err(failure),
-        };
+        let made = remake(store).await;
         match made {
             Ok(link) => return link,
             Err(failure) => {
@@ -299,6 +361,14 @@ async fn reconnect(store: &Store) -> Link {
         }
         pause = (pause * 2).min(PAUSE_MAX);
     }
+}
+
+/// The schema may have been migrated meanwhile.
+async fn remake(store: &Store) -> Result<Link, Failure> {
+    let session = store.dialer.dial_unattended().await?;
+    let found = migration::version(store.config(), &session).await?;
+    store.set_version(migration::check(store.config(), found)?);
+    Link::enrol(store, session).await
 }
 
 /// Waits before the next try, but not for long when somebody waits for it: a lease must not run

@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::migration::LISTENER_CLASS;
-use crate::store::Store;
-use crate::wire::{Dialer, Push, Session, get};
+use crate::migration::{self, LISTENER_CLASS};
+use crate::store::{Presence, Store};
+use crate::wire::{Dialer, Push, Session, get, random};
 
 /// How often a connection that nothing comes from is tried.
 const PING_EVERY: Duration = Duration::from_secs(10);
@@ -23,6 +23,8 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// How often the mail is read while somebody waits: soon after something happened, then less.
 const MAIL_MIN: Duration = Duration::from_millis(4);
 const MAIL_MAX: Duration = Duration::from_millis(100);
+/// For how long it is read after nobody waits any more: what was just granted may be taken away again.
+const MAIL_LINGER: Duration = Duration::from_secs(1);
 
 /// Makes the connection that listens, unless messages must come by mail.
 pub(crate) async fn connect(store: &Store, is_direct: bool) -> Result<Option<Session>, Failure> {
@@ -51,23 +53,55 @@ fn place(config: &Config) -> Config {
 async fn dial(store: &Store) -> Result<Session, Failure> {
     let session = Dialer::new(place(store.config()))?.dial().await?;
     if session.is_direct {
-        let client = store.client;
-        // The lock tells others that we are still there.
-        let mut script = format!(
-            "LISTEN \"lockfast:{client}\"; SELECT pg_advisory_lock_shared({LISTENER_CLASS}, \
-             ('x{}')::bit(32)::integer);",
-            &client.to_string()[..8]
-        );
+        // The schema may have been migrated since the link was made. A role that only listens need not
+        // have the right to ask.
+        if let Ok(version) = migration::version(store.config(), &session).await {
+            store.set_version(version);
+        }
+        let presence = store.is_present().then(make_presence).transpose()?;
+        let mut script = greet(store, presence.as_ref());
         if !store.feeds.is_empty() {
             script.push_str(&listen_to_events(store));
         }
         session.execute(&script, store.config().request_timeout).await?;
+        store.set_presence(presence);
     }
     Ok(session)
 }
 
+/// Nobody else knows where we listen, so that nobody else can send there. The key is another one
+/// each time: those who see it in the server's list of locks may take it, but too late.
+fn make_presence() -> Result<Presence, Failure> {
+    let channel = format!("lockfast:{:016x}{:016x}", random()?, random()?);
+    Ok(Presence { channel, key: random()? })
+}
+
+/// The lock tells others that we are still there.
+fn greet(store: &Store, presence: Option<&Presence>) -> String {
+    let client = store.client;
+    match presence {
+        Some(Presence { channel, key }) => {
+            format!("LISTEN \"{channel}\"; SELECT pg_advisory_lock({key});")
+        }
+        // As version 3 wants it.
+        None => format!(
+            "LISTEN \"{}\"; SELECT pg_advisory_lock_shared({LISTENER_CLASS}, \
+             ('x{}')::bit(32)::integer);",
+            channel(store, None),
+            &client.to_string()[..8]
+        ),
+    }
+}
+
+fn channel(store: &Store, presence: Option<&Presence>) -> String {
+    match presence {
+        Some(presence) => presence.channel.clone(),
+        None => format!("lockfast:{}", store.client),
+    }
+}
+
 fn listen_to_events(store: &Store) -> String {
-    format!("LISTEN \"lockfast:events:{}\"", store.config().schema)
+    format!("LISTEN \"{}\"", store.events())
 }
 
 /// Checks that what is sent where the commands go arrives where we listen.
@@ -77,7 +111,8 @@ pub(crate) async fn check(
     listener: &mut Session,
 ) -> Result<(), Failure> {
     let limit = store.config().request_timeout;
-    let script = format!("SELECT pg_notify('lockfast:{}', 'P')", store.client);
+    let channel = channel(store, store.presence().as_ref());
+    let script = format!("SELECT pg_notify('{channel}', 'P')");
     commands.execute(&script, limit).await?;
     match tokio::time::timeout(limit, listener.messages.recv()).await {
         Ok(Some(_)) => Ok(()),
@@ -114,7 +149,7 @@ async fn listen(store: &Store, session: &mut Session) -> Failure {
     loop {
         let quiet = (heard + PING_EVERY).remaining(Moment::now());
         match tokio::time::timeout(quiet, next(store, session)).await {
-            Ok(Event::Push(push)) if push.channel.starts_with("lockfast:events:") => {
+            Ok(Event::Push(push)) if push.channel == store.events() => {
                 store.feeds.tell(&push.payload);
             }
             Ok(Event::Push(push)) => store.hear(&push.payload),
@@ -159,11 +194,15 @@ async fn next(store: &Store, session: &mut Session) -> Event {
 /// Reads the mail for ever, when and as long as that is how messages come.
 pub(crate) async fn read_mail(store: Arc<Store>) {
     let mut pause = MAIL_MIN;
+    let mut wanted = Moment::now();
     loop {
-        let is_idle = store.lobby.is_empty() && store.feeds.is_empty();
-        if is_idle || !store.is_by_mail() {
+        if !store.lobby.is_empty() || !store.feeds.is_empty() {
+            wanted = Moment::now();
+        }
+        if (wanted + MAIL_LINGER).has_passed(Moment::now()) || !store.is_by_mail() {
             store.expects_mail.notified().await;
             pause = MAIL_MIN;
+            wanted = Moment::now();
             continue;
         }
         let values = vec![store.client_value(), crate::batch::Value::Number(store.link())];

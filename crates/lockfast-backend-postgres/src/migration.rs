@@ -10,24 +10,29 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::wire::{Dialer, Session, get};
 
-/// The version that this program needs.
-const VERSION: u32 = 3;
-/// The first keys of the advisory locks: of those who listen, of links, of sweeps, of migrations.
+/// The version that this program makes. It also serves the one before and the one after, so that
+/// programs and schemas can be updated in any order: what clients call keeps its name, arguments and
+/// answers for one version more, and what answers otherwise has another name.
+pub(crate) const VERSION: u32 = 4;
+/// The first key of the advisory locks by which clients of version 3 show that they listen.
 pub(crate) const LISTENER_CLASS: i32 = 0x4c46_4b01;
-const LINK_CLASS: i32 = 0x4c46_4b02;
-const SWEEP_CLASS: i32 = 0x4c46_4b03;
-const MIGRATION_CLASS: i32 = 0x4c46_4b04;
 /// How long a lock that was handed over waits to be heard of.
 const OFFER: Duration = Duration::from_millis(1500);
 /// After so long without reading its mail a process that waits for some counts as gone.
 const SILENCE: Duration = Duration::from_secs(2);
-/// How long a waiting claim that is not heard of keeps its place.
+/// How long claims that were passed over keep their places before it is looked whether their process
+/// is still there.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// For at least so long a row is kept after its lock became free.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// How long a call waits for a row that another one has locked.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const TIME_MAX: Duration = Duration::from_secs(30);
+/// How often a migration that others were in the way of is tried.
+const TRIES: usize = 3;
+/// The name of a channel that nobody can guess.
+const SECRET_CHANNEL: &str = "'lockfast:' || substr(encode(sha256(\
+    uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 'hex'), 1, 32)";
 
 const TABLES: &str = include_str!("sql/tables.sql");
 /// Each may be run again; the version comes last.
@@ -56,23 +61,57 @@ pub(crate) async fn migrate(address: Address) -> Result<Migration> {
     update(&config, &session).await.map_err(named)
 }
 
-/// Makes sure that the schema is there and right.
-pub(crate) async fn ensure(config: &Config, session: &Session) -> Result<(), Failure> {
-    let found = version(config, session).await?;
-    if found == VERSION {
-        return Ok(());
-    }
-    match update(config, session).await {
-        Ok(_) => Ok(()),
-        Err(failure) if failure.kind == ErrorKind::Permission => {
-            Err(Failure::of_missing_schema(&config.schema))
-        }
-        Err(failure) => Err(failure),
+/// Makes sure that the schema is there and right; it is made if there is none, but never upgraded.
+/// Returns its version.
+pub(crate) async fn ensure(config: &Config, session: &Session) -> Result<u32, Failure> {
+    match version(config, session).await? {
+        0 => match update(config, session).await {
+            Ok(_) => Ok(VERSION),
+            Err(failure) if failure.kind == ErrorKind::Permission => {
+                Err(Failure::of_missing_schema(&config.schema))
+            }
+            Err(failure) => Err(failure),
+        },
+        found => check(config, found),
     }
 }
 
+/// Whether this program can use a schema of that version.
+pub(crate) fn check(config: &Config, found: u32) -> Result<u32, Failure> {
+    let schema = &config.schema;
+    if found > VERSION + 1 {
+        return Err(too_new(config, found));
+    }
+    if found + 1 < VERSION {
+        return Err(Failure::new(
+            ErrorKind::InvalidConfig,
+            format!(
+                "schema {schema} has version {found}, and this program needs {} at least; run \
+                 \"lockfast migrate\" as a role that may change it",
+                VERSION - 1
+            ),
+        ));
+    }
+    if found < VERSION {
+        tracing::warn!(
+            "schema {schema} has version {found}, in which whoever may connect can forge messages; \
+             run \"lockfast migrate\" to bring it to version {VERSION}"
+        );
+    }
+    Ok(found)
+}
+
+fn too_new(config: &Config, found: u32) -> Failure {
+    let message = format!(
+        "schema {} has version {found}, which is newer than this program's {VERSION}; update the \
+         program",
+        config.schema
+    );
+    Failure::new(ErrorKind::InvalidConfig, message)
+}
+
 /// The version of the schema; 0 when there is none.
-async fn version(config: &Config, session: &Session) -> Result<u32, Failure> {
+pub(crate) async fn version(config: &Config, session: &Session) -> Result<u32, Failure> {
     let statement = format!("SELECT {}.version()", config.schema);
     let limit = config.request_timeout;
     let rows = match session.ask(&statement, &[], limit).await {
@@ -88,52 +127,64 @@ async fn version(config: &Config, session: &Session) -> Result<u32, Failure> {
 
 async fn update(config: &Config, session: &Session) -> Result<Migration, Failure> {
     let from = version(config, session).await?;
-    if from > VERSION {
-        return Err(Failure::new(
-            ErrorKind::InvalidConfig,
-            format!(
-                "schema {} has version {from}, which is newer than this program's {VERSION}; \
-                 update the program",
-                config.schema
-            ),
-        ));
+    let mut tries = 1;
+    loop {
+        let found = version(config, session).await?;
+        if found > VERSION {
+            return Err(too_new(config, found));
+        }
+        if found == VERSION && from == VERSION {
+            return Ok(Migration::Unchanged { version: VERSION });
+        }
+        if found == VERSION {
+            break;
+        }
+        match session.execute(&script(&config.schema), TIME_MAX).await {
+            Ok(()) => break,
+            // Somebody did the same at the same moment, and has done it by now.
+            Err(failure) if failure.kind == ErrorKind::Internal && tries < TRIES => {
+                session.execute("ROLLBACK", TIME_MAX).await?;
+                tries += 1;
+            }
+            Err(failure) => return Err(failure),
+        }
     }
-    if from == VERSION {
-        return Ok(Migration::Unchanged { version: VERSION });
-    }
-    session.execute(&script(&config.schema), TIME_MAX).await?;
     Ok(Migration::Changed { from: Some(from).filter(|from| *from > 0), to: VERSION })
 }
 
-/// Everything as one transaction. Whoever does it at the same time waits, and finds it done.
+/// Everything as one transaction. Whoever does it at the same time waits, and either finds it done
+/// or fails and tries again. That is decided by tables of ours, which no stranger can lock.
 fn script(schema: &str) -> String {
-    let create = format!("CREATE SCHEMA IF NOT EXISTS {schema};\n{TABLES}");
-    let create = create.replace("{schema}", schema).replace('\'', "''");
+    let create = fill(&format!("CREATE SCHEMA IF NOT EXISTS {schema};\n{TABLES}"), schema);
+    let create = create.replace('\'', "''");
     let text = format!(
         "BEGIN;
-         SELECT pg_advisory_xact_lock({MIGRATION_CLASS}, 0);
          DO $do$ BEGIN
            IF to_regclass('{schema}.store') IS NULL THEN
              EXECUTE '{create}';
            END IF;
          END $do$;
+         LOCK TABLE {schema}.store IN SHARE ROW EXCLUSIVE MODE;
          {}
          COMMIT;",
         FUNCTIONS.join("\n")
     );
+    fill(&text, schema)
+}
+
+fn fill(text: &str, schema: &str) -> String {
     let numbers = [
         ("{schema}", schema.to_owned()),
         ("{version}", VERSION.to_string()),
+        ("{secret_channel}", SECRET_CHANNEL.to_owned()),
         ("{listener_class}", LISTENER_CLASS.to_string()),
-        ("{link_class}", LINK_CLASS.to_string()),
-        ("{sweep_class}", SWEEP_CLASS.to_string()),
         ("{offer_us}", OFFER.as_micros().to_string()),
         ("{silence_us}", SILENCE.as_micros().to_string()),
         ("{patience_us}", PATIENCE.as_micros().to_string()),
         ("{idle_us_min}", IDLE_MIN.as_micros().to_string()),
         ("{lock_timeout}", format!("{}ms", LOCK_TIMEOUT.as_millis())),
     ];
-    numbers.iter().fold(text, |text, (name, value)| text.replace(name, value))
+    numbers.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
 }
 
 #[cfg(test)]

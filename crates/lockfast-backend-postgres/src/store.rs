@@ -2,7 +2,7 @@
 //! answered or pushed finds the one who waits for it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::claim::Claim;
 use crate::config::Config;
 use crate::drive::Drive;
 use crate::failure::Failure;
+use crate::migration::VERSION;
 use crate::watcher::Feeds;
 use crate::wire::Dialer;
 
@@ -47,11 +48,27 @@ pub(crate) struct Store {
     link: AtomicI64,
     needs_enrolment: AtomicBool,
     is_closed: AtomicBool,
+    /// The version of the schema.
+    version: AtomicU32,
+    /// How we are reached, while we listen.
+    presence: Mutex<Option<Presence>>,
+    /// Where events are told.
+    events: Mutex<String>,
+    /// The locks of which somebody has yet to be told.
+    owed: Mutex<Vec<String>>,
     /// How many requests are likely to come at once, and until when that is waited for.
     expected: AtomicUsize,
     expected_until_ns: AtomicU64,
     inbox: Inbox<Op>,
     backlog: Mutex<Backlog>,
+}
+
+/// How a process that listens is reached, known to the server and nobody else.
+#[derive(Clone)]
+pub(crate) struct Presence {
+    pub(crate) channel: String,
+    /// The key of the advisory lock that shows that it listens.
+    pub(crate) key: i64,
 }
 
 #[derive(Default)]
@@ -89,6 +106,10 @@ impl Store {
             link: AtomicI64::new(0),
             needs_enrolment: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
+            version: AtomicU32::new(VERSION),
+            presence: Mutex::default(),
+            events: Mutex::default(),
+            owed: Mutex::default(),
             expected: AtomicUsize::new(0),
             expected_until_ns: AtomicU64::new(0),
             inbox: Inbox::new(move || waker.notify_one()),
@@ -116,6 +137,40 @@ impl Store {
 
     pub(crate) fn set_link(&self, link: i64) {
         self.link.store(link, Ordering::Release);
+    }
+
+    /// Whether the schema is the one that this program makes, or a later one.
+    pub(crate) fn is_present(&self) -> bool {
+        self.version.load(Ordering::Acquire) >= VERSION
+    }
+
+    pub(crate) fn set_version(&self, version: u32) {
+        self.version.store(version, Ordering::Release);
+    }
+
+    pub(crate) fn presence(&self) -> Option<Presence> {
+        lock(&self.presence).clone()
+    }
+
+    pub(crate) fn set_presence(&self, presence: Option<Presence>) {
+        *lock(&self.presence) = presence;
+    }
+
+    pub(crate) fn events(&self) -> String {
+        lock(&self.events).clone()
+    }
+
+    pub(crate) fn set_events(&self, channel: String) {
+        *lock(&self.events) = channel;
+    }
+
+    /// Somebody has to be told of these locks.
+    pub(crate) fn owe(&self, names: Vec<String>) {
+        lock(&self.owed).extend(names);
+    }
+
+    pub(crate) fn take_owed(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.owed))
     }
 
     pub(crate) fn client_value(&self) -> Value {
@@ -196,7 +251,7 @@ impl Store {
     /// Gives back what nobody wants, in the background.
     pub(crate) fn undo(&self, claim: &Claim) {
         let (name, holder) = (claim.name.clone(), claim.holder);
-        self.submit(Op::Give(Give { name, holder, asker: None, tries: 0 }));
+        self.submit(Op::Give(Give { name, holder, asker: None, doubtful: false, tries: 0 }));
     }
 
     /// Tends those who wait, for ever.

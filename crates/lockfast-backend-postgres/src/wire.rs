@@ -1,9 +1,9 @@
 //! Connections to the server: how they are made, what stands between, and what is asked.
 
+mod process;
 mod socket;
 mod tls;
 
-use std::fmt::Write as _;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -17,7 +17,6 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 use tokio_postgres::{AsyncMessage, Client, Row};
 
@@ -32,13 +31,17 @@ const KEEPALIVE: Keepalive =
     Keepalive { idle: Duration::from_secs(5), interval: Duration::from_secs(2) };
 const CANCEL_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// What the server is told when a connection starts: to notice when we are gone, to plan each
-/// statement once and not five times more, and a mark by which we see whether we talk to the server
-/// itself. Joins go through the requests in their order, so that rows are locked in it.
-const SETTINGS: &str = "-c default_transaction_isolation=read\\ committed -c jit=off \
-    -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 \
-    -c tcp_user_timeout=10000 -c lock_timeout=2s -c plan_cache_mode=force_generic_plan \
-    -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off";
+/// What the server is told about a session of our own, whatever the role or the database would have
+/// it be: to notice when we are gone and not to give us up, to write before it answers, and to plan
+/// each statement once and not five times more. It is not told when connecting, because poolers refuse
+/// what they do not know.
+const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SET jit = off; \
+    SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
+    SET tcp_user_timeout = 10000; SET lock_timeout = '2s'; SET statement_timeout = 0; \
+    SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
+    SET enable_hashjoin = off; SET enable_mergejoin = off;";
+/// The same for servers from version 14 on.
+const SETTINGS_14: &str = "SET idle_session_timeout = 0;";
 
 type Connection = tokio_postgres::Connection<Socket, Encrypted>;
 
@@ -215,12 +218,7 @@ impl Dialer {
     }
 
     async fn dial_at_leisure(&self) -> Result<Session, Failure> {
-        let mark = random()?.unsigned_abs();
-        let (client, connection, plug) = match self.start(Some(mark)).await {
-            Err(error) if is_refused_setting(&error) => self.start(None).await,
-            other => other,
-        }
-        .map_err(|error| match error {
+        let (client, connection, plug) = self.start().await.map_err(|error| match error {
             Unconnected::Unknown(error) => Failure::new(
                 ErrorKind::Unreachable,
                 format!("the host of {} is not known: {error}", self.config.endpoint),
@@ -242,44 +240,51 @@ impl Dialer {
             alive,
             task: None,
         };
-        self.look(&mut session, mark).await?;
+        self.look(&mut session).await?;
         Ok(session)
     }
 
-    /// Finds out with whom we talk.
-    async fn look(&self, session: &mut Session, mark: u64) -> Result<(), Failure> {
-        const QUESTION: &str = "SELECT current_setting('lockfast.mark', true), \
+    /// Finds out with whom we talk, and makes a session of our own what we need.
+    async fn look(&self, session: &mut Session) -> Result<(), Failure> {
+        const QUESTION: &str = "SELECT pg_backend_pid(), pg_is_in_recovery(), \
             current_setting('transaction_read_only') = 'on', \
-            current_setting('synchronous_commit') = 'off', current_setting('fsync') = 'off'";
-        let rows = session.ask(QUESTION, &[], self.config.request_timeout).await?;
+            current_setting('synchronous_commit') = 'off', current_setting('fsync') = 'off', \
+            current_setting('server_version_num')::integer >= 140000";
+        let limit = self.config.request_timeout;
+        let rows = session.ask(QUESTION, &[], limit).await?;
         let row = rows.first().ok_or_else(|| Failure::of_nonsense("no settings"))?;
-        let found: Option<String> = get(row, 0)?;
-        session.is_direct = found.is_some_and(|found| found == mark.to_string());
+        // A pooler gives out numbers of its own, so that it can cancel what runs elsewhere.
+        let process: i32 = get(row, 0)?;
+        session.is_direct = process::id_of(&session.client).await == Some(process);
         if get(row, 1)? {
             return Err(Failure::of_standby());
         }
         if get(row, 2)? {
-            match session.is_direct {
-                // A grant that was told must not be lost in a crash.
-                true => {
-                    let limit = self.config.request_timeout;
-                    session.execute("SET synchronous_commit = on", limit).await?;
-                }
-                false => tracing::warn!(
-                    "synchronous_commit is off for the pooler's role: grants can be lost in a crash"
-                ),
-            }
+            return Err(Failure::of_reader());
         }
-        if get(row, 3)? {
+        let is_hasty: bool = get(row, 3)?;
+        if session.is_direct {
+            let mut settings = String::from(SETTINGS);
+            if get(row, 5)? {
+                settings.push_str(SETTINGS_14);
+            }
+            if is_hasty {
+                // A grant that was told must not be lost in a crash.
+                settings.push_str("SET synchronous_commit = on");
+            }
+            session.execute(&settings, limit).await?;
+        } else if is_hasty {
+            tracing::warn!(
+                "synchronous_commit is off for the pooler's role: grants can be lost in a crash"
+            );
+        }
+        if get(row, 4)? {
             tracing::warn!("fsync is off: grants can be lost when the server's machine crashes");
         }
         Ok(())
     }
 
-    async fn start(
-        &self,
-        mark: Option<u64>,
-    ) -> Result<(Client, Connection, Arc<Plug>), Unconnected> {
+    async fn start(&self) -> Result<(Client, Connection, Arc<Plug>), Unconnected> {
         let stream = open(&self.config.endpoint).await?;
         let plug = Arc::clone(&stream.0);
         let mut login = tokio_postgres::Config::new();
@@ -293,12 +298,6 @@ impl Dialer {
         if let Some(database) = &self.config.database {
             login.dbname(database);
         }
-        if let Some(mark) = mark {
-            let mut options = String::from(SETTINGS);
-            // Writing to a string cannot fail.
-            let _ = write!(options, " -c lockfast.mark={mark}");
-            login.options(options);
-        }
         login.ssl_mode(match self.config.tls.mode {
             _ if self.encryption.is_none() => SslMode::Disable,
             TlsMode::Disable => SslMode::Disable,
@@ -309,15 +308,6 @@ impl Dialer {
         let (client, connection) = connecting.await.map_err(Unconnected::Driver)?;
         Ok((client, connection, plug))
     }
-}
-
-/// Whether a pooler does not know the settings that a server knows.
-fn is_refused_setting(error: &Unconnected) -> bool {
-    let Unconnected::Driver(error) = error else { return false };
-    error.as_db_error().is_some_and(|error| {
-        *error.code() == SqlState::PROTOCOL_VIOLATION
-            && error.message().contains("startup parameter")
-    })
 }
 
 async fn open(endpoint: &Endpoint) -> Result<Socket, Unconnected> {

@@ -72,10 +72,10 @@ async fn many_locks_over_two_connections() {
     eventually("all are free", Duration::from_secs(25), async || postgres.sql(&held) == "0").await;
 }
 
-/// A hand-over takes two statements: one lets the next in and joins the queue's end, in the best
-/// case, and none is spent on waiting.
+/// A hand-over takes three statements: one lets the next in and joins the queue's end, in the best
+/// case, one tells whom it concerns after the commit, and none is spent on waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hand_over_takes_two_statements() {
+async fn a_hand_over_takes_three_statements() {
     const WAITERS: usize = 32;
     const ROUNDS: usize = 5;
     let postgres = start_counting();
@@ -97,7 +97,7 @@ async fn a_hand_over_takes_two_statements() {
         bounded(task).await.unwrap();
     }
     let run = statements(&postgres) - before;
-    let most = u64::try_from(2 * WAITERS * ROUNDS).unwrap();
+    let most = u64::try_from(3 * WAITERS * ROUNDS).unwrap();
     assert!(run <= most, "{run} statements for {} hand-overs", WAITERS * ROUNDS);
     assert_eq!(postgres.sql(&format!("SELECT count(*) FROM {SCHEMA}.claims")), "0");
 }
@@ -179,6 +179,41 @@ async fn a_sweep_that_is_undone() {
         let now = postgres.sql(&format!("SELECT floor FROM {SCHEMA}.store"));
         assert_eq!(now == floor, is_undone, "{now} after {floor}");
         guard.release().await.unwrap();
+    }
+}
+
+/// B33, P4: the row of a lock whose holder is gone is removed while somebody takes the lock, and the
+/// clock is behind its fence: the fence goes on all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_of_what_is_being_taken() {
+    const HIGH: u64 = (1 << 53) - 1000;
+    let postgres = start();
+    let locker = connect(&url(&postgres)).await;
+    for names in [&["gone"][..], &["gone", "other", "third"]] {
+        postgres.sql(&format!(
+            "DELETE FROM {SCHEMA}.locks; UPDATE {SCHEMA}.store SET floor = 0; INSERT INTO \
+             {SCHEMA}.locks (name, fence, holder, until_us, since_us) VALUES ('gone', {HIGH}, \
+             '00000000-0000-0000-0000-000000000001', 1, 1)"
+        ));
+        let mut sweeper = session(postgres.address(), "postgres").await;
+        let sweeping = sweeper.transaction().await.unwrap();
+        let sweep = format!("SELECT {SCHEMA}.sweep('\\x000000000000', 0)");
+        assert_eq!(sweeping.query_one(&sweep, &[]).await.unwrap().get::<_, i64>(0), 1);
+        let take = |name: &&str| {
+            let (locker, name) = (locker.clone(), name.to_string());
+            tokio::spawn(async move { hold(&locker, &name, Options::default().ttl(TTL)).await })
+        };
+        let tasks: Vec<_> = names.iter().map(take).collect();
+        let waiting = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+            AND application_name = 'lockfast'";
+        eventually("it waits", Duration::from_secs(20), async || postgres.sql(waiting) == "t")
+            .await;
+        sweeping.commit().await.unwrap();
+        for (at, task) in tasks.into_iter().enumerate() {
+            let guard = bounded(task).await.unwrap();
+            assert!(at > 0 || guard.fence().get() > HIGH, "{} after {HIGH}", guard.fence());
+            guard.release().await.unwrap();
+        }
     }
 }
 

@@ -13,13 +13,16 @@ mod kit;
 use std::time::Duration;
 
 use kit::{
-    Postgres, ROLE, TIME_MAX, bounded, connect, create_role, eventually, hold, migrate, queue_for,
-    refusal, session, ttl, url,
+    Postgres, ROLE, TIME_MAX, bounded, check_error, connect, create_role, eventually, hold,
+    migrate, queue_for, refusal, session, try_connect, ttl, url, wait_for_renewal,
 };
-use lockfast::Migration;
+use lockfast::{ErrorKind, Migration, Moment, Released};
 
-const VERSIONS: [(u32, &str); 2] =
-    [(1, include_str!("upgrade/version1.sql")), (2, include_str!("upgrade/version2.sql"))];
+const VERSIONS: [(u32, &str); 3] = [
+    (1, include_str!("upgrade/version1.sql")),
+    (2, include_str!("upgrade/version2.sql")),
+    (3, include_str!("upgrade/version3.sql")),
+];
 /// Two clients of the earlier version, and what they call themselves.
 const HOLDER: (&str, &str) = ("010101010101", "01010101-0101-0000-0000-000000000001");
 const WAITER: (&str, &str) = ("020202020202", "02020202-0202-0000-0000-000000000002");
@@ -46,10 +49,7 @@ async fn start(schema: &str) -> (Postgres, tokio_postgres::Client, [u64; 2]) {
     let postgres = Postgres::start();
     create_role(&postgres);
     postgres.sql(schema);
-    postgres.sql(&format!(
-        "GRANT USAGE ON SCHEMA lockfast TO {ROLE}; \
-         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockfast TO {ROLE}"
-    ));
+    grant(&postgres);
     for (client, _) in [HOLDER, WAITER] {
         let enrol = format!("SELECT lockfast.enrol('\\x{client}', 7, false, 'p', 'h', 1, NULL)");
         postgres.sql(&enrol);
@@ -72,7 +72,7 @@ async fn start(schema: &str) -> (Postgres, tokio_postgres::Client, [u64; 2]) {
 async fn an_earlier_schema_in_use() {
     for (version, schema) in VERSIONS {
         let (postgres, listening, [idle, held]) = start(schema).await;
-        let changed = Migration::Changed { from: Some(version), to: 3 };
+        let changed = Migration::Changed { from: Some(version), to: 4 };
         assert_eq!(migrate(&postgres.url()).unwrap(), changed);
         // The rights that were given are enough, and what was held and waited for is.
         let locker = connect(&url(&postgres)).await;
@@ -100,4 +100,100 @@ async fn an_earlier_schema_in_use() {
         })
         .await;
     }
+}
+
+fn grant(postgres: &Postgres) {
+    postgres.sql(&format!(
+        "GRANT USAGE ON SCHEMA lockfast TO {ROLE}; \
+         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockfast TO {ROLE}"
+    ));
+}
+
+/// Takes, waits for, hands over, watches and gives back, by two clients.
+async fn check_that_it_serves(postgres: &Postgres, url: &str) {
+    let (one, two) = (connect(url).await, connect(url).await);
+    let mut events = two.watch().await.unwrap();
+    let guard = hold(&one, "served", ttl(Duration::from_secs(3))).await;
+    assert_eq!(bounded(events.next()).await.unwrap().name.as_str(), "served");
+    wait_for_renewal(&guard, Duration::from_secs(3)).await;
+    let waiter = queue_for(&two, "served").await;
+    let from = Moment::now();
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let next = bounded(waiter).await.unwrap();
+    assert!(Moment::now().since(from) < Duration::from_secs(1), "it was pushed");
+    let many = (0..5).map(|at| one.mutex(format!("many-{at}")).unwrap());
+    let many: Vec<_> =
+        many.map(|mutex| tokio::spawn(async move { mutex.acquire().await.map(drop) })).collect();
+    for task in many {
+        bounded(task).await.unwrap().unwrap();
+    }
+    assert!(matches!(next.release().await.unwrap(), Released::Released));
+    drop((one, two));
+    let held = "SELECT count(holder) FROM lockfast.locks WHERE name <> 'kept'";
+    eventually("nothing is held", TIME_MAX, async || postgres.sql(held) == "0").await;
+}
+
+/// B35: a schema of the version before is served and not changed, also by a role that could; then it
+/// is migrated under those who use it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_of_the_version_before() {
+    let postgres = Postgres::start();
+    create_role(&postgres);
+    let (_, before) = VERSIONS[VERSIONS.len() - 1];
+    postgres.sql(before);
+    grant(&postgres);
+    let version = "SELECT lockfast.version()";
+    for url in [url(&postgres), postgres.url()] {
+        check_that_it_serves(&postgres, &url).await;
+        assert_eq!(postgres.sql(version), "3");
+    }
+    let (one, two) = (connect(&url(&postgres)).await, connect(&url(&postgres)).await);
+    let guard = hold(&one, "kept", ttl(TTL)).await;
+    let waiter = queue_for(&two, "kept").await;
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: Some(3), to: 4 });
+    check_that_it_serves(&postgres, &url(&postgres)).await;
+    // Connections that are made anew speak as the new version does.
+    let end_all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+        WHERE application_name = 'lockfast'";
+    postgres.sql(end_all);
+    let seen = "SELECT count(*) FROM lockfast.clients WHERE channel IS NOT NULL";
+    eventually("both are there again", TIME_MAX, async || {
+        one.list("", None, 1).await.is_ok()
+            && two.list("", None, 1).await.is_ok()
+            && postgres.sql(seen) == "4"
+    })
+    .await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    assert!(bounded(waiter).await.unwrap().check().is_ok());
+}
+
+/// B35: a schema of the version after is served; what is further away is refused with what to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_of_another_version() {
+    let postgres = Postgres::start();
+    create_role(&postgres);
+    migrate(&postgres.url()).unwrap();
+    grant(&postgres);
+    let become_version = |version: u32| {
+        postgres.sql(&format!(
+            "CREATE OR REPLACE FUNCTION lockfast.version() RETURNS integer LANGUAGE sql IMMUTABLE \
+             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT {version} $$"
+        ));
+    };
+    become_version(5);
+    check_that_it_serves(&postgres, &url(&postgres)).await;
+    for (version, advice) in [(6, "update the program"), (2, "lockfast migrate")] {
+        become_version(version);
+        for url in [url(&postgres), postgres.url()] {
+            let error = try_connect(&url).await.unwrap_err();
+            let version = format!("version {version}");
+            check_error(&error, ErrorKind::InvalidConfig, &[&version, advice]);
+        }
+    }
+    become_version(5);
+    check_error(
+        &migrate(&postgres.url()).unwrap_err(),
+        ErrorKind::InvalidConfig,
+        &["version 5", "update the program"],
+    );
 }

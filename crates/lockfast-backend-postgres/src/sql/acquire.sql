@@ -7,7 +7,7 @@
 CREATE OR REPLACE FUNCTION {schema}.acquire(
   lock_name text, me uuid, how integer, ttl_us bigint, delay_us bigint, least_fence bigint,
   call bigint, may_wait boolean, is_watched boolean,
-  OUT code smallint, OUT number bigint, OUT note text
+  OUT code smallint, OUT number bigint, OUT note text, OUT owes boolean
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   l {schema}.locks;
@@ -16,17 +16,18 @@ DECLARE
   is_known boolean := false;
   is_told boolean;
   is_first boolean;
+  settled record;
   entry record;
 BEGIN
+  owes := false;
   l := {schema}.lock_row(lock_name);
   now_us := {schema}.clock();
-  IF l.crowd > 0 AND EXISTS (SELECT FROM {schema}.claims k WHERE k.name = lock_name AND CASE k.stage
-    WHEN 0 THEN k.seen_us <= now_us - {patience_us} ELSE k.until_us <= now_us END)
-  THEN
-    l := {schema}.drop_ended(l, now_us);
-    l := {schema}.settle(l, now_us, me, how, true);
-  ELSIF (CASE WHEN l.holder IS NULL THEN l.crowd > 0 ELSE l.until_us <= now_us END) THEN
-    l := {schema}.settle(l, now_us, me, how, false);
+  IF l.passed_us > 0 THEN
+    l := {schema}.welcome(l, me, now_us);
+  END IF;
+  IF (CASE WHEN l.holder IS NULL THEN l.crowd > 0 ELSE l.until_us <= now_us END) THEN
+    settled := {schema}.settle(l, now_us, me, how);
+    l := settled.l; owes := settled.owes;
   END IF;
   IF l.holder = me THEN
     IF how <> 0 THEN
@@ -77,14 +78,16 @@ BEGIN
     DELETE FROM {schema}.claims d WHERE d.name = lock_name AND d.holder = me;
     l.crowd := l.crowd - 1;
     is_told := {schema}.note('a', lock_name, NULL, me, now_us);
-    l := {schema}.settle(l, now_us, NULL, NULL, true);
+    settled := {schema}.settle(l, now_us, NULL, NULL);
+    owes := owes OR settled.owes;
   END IF;
   code := 4;
   note := {schema}.view(lock_name, now_us);
 END $$;
 
 -- A new claim: granted at once if nobody waits and the rule holds, else it stands in line if it
--- may. Answers a code as above, or none when it has to wait or to go.
+-- may. Answers a code as above, or none when it has to wait or to go. Nothing here goes through the
+-- line.
 CREATE OR REPLACE FUNCTION {schema}.enter(
   l {schema}.locks, me uuid, how integer, ttl_us bigint, delay_us bigint, least_fence bigint,
   call bigint, may_wait boolean, is_watched boolean, now_us bigint,
@@ -92,7 +95,6 @@ CREATE OR REPLACE FUNCTION {schema}.enter(
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   granted bigint := 0;
-  waiting bigint := 0;
   in_use integer;
   is_granted boolean;
   is_told boolean;
@@ -101,16 +103,21 @@ BEGIN
     code := 8;
     RETURN;
   END IF;
+  is_first := true;
   IF l.crowd > 0 THEN
-    SELECT count(*) FILTER (WHERE k.stage = 1), count(*) FILTER (WHERE k.stage = 0),
-        min(k.mode) FILTER (WHERE k.stage < 2 AND k.mode <> 0)
-      INTO granted, waiting, in_use FROM {schema}.claims k WHERE k.name = l.name;
-    IF how <> 0 AND in_use <> how THEN
-      code := 5; number := in_use;
-      RETURN;
+    IF how <> 0 THEN
+      SELECT k.mode INTO in_use FROM {schema}.claims k
+        WHERE k.name = l.name AND k.mode <> 0 AND k.stage < 2 LIMIT 1;
+      IF in_use <> how THEN
+        code := 5; number := in_use;
+        RETURN;
+      END IF;
+    END IF;
+    is_first := NOT EXISTS (SELECT FROM {schema}.claims k WHERE k.name = l.name AND k.stage = 0);
+    IF l.holder IS NULL AND is_first THEN
+      granted := (SELECT count(*) FROM {schema}.claims k WHERE k.name = l.name AND k.stage = 1);
     END IF;
   END IF;
-  is_first := waiting = 0;
   is_granted := l.holder IS NULL AND is_first
     AND CASE WHEN how = 0 THEN granted = 0 WHEN how > 0 THEN granted < how ELSE true END;
   IF is_granted THEN

@@ -1,22 +1,36 @@
 -- Makes a connection known, in the place of the client's earlier ones. It waits for a call that is
--- still under way there, so that afterwards nothing of it can take effect.
-CREATE OR REPLACE FUNCTION {schema}.enrol(
-  who bytea, via bigint, mail boolean, its_program text, its_host text, its_pid bigint,
-  its_label text
-) RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+-- still under way there, so that afterwards nothing of it can take effect. Answers the channel of
+-- events.
+CREATE OR REPLACE FUNCTION {schema}.enrol_4(
+  who bytea, via bigint, mail boolean, its_channel text, its_presence bigint, its_program text,
+  its_host text, its_pid bigint, its_label text
+) RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '{lock_timeout}' AS $$
 DECLARE
   watched bigint;
+  events text;
 BEGIN
-  PERFORM pg_advisory_xact_lock({link_class}, {schema}.key_of(who));
   -- The store's row comes first wherever both are locked.
-  SELECT s.watched_us INTO watched FROM {schema}.store s FOR SHARE;
+  SELECT s.watched_us, s.events INTO watched, events FROM {schema}.store s FOR SHARE;
+  PERFORM FROM {schema}.clients c WHERE c.client = who FOR UPDATE;
   INSERT INTO {schema}.clients AS c
-      (client, link, by_mail, program, host, pid, label, seen_us, watched_us)
-    VALUES (who, via, mail, its_program, its_host, its_pid, its_label, {schema}.clock(), watched)
+      (client, link, by_mail, channel, presence, program, host, pid, label, seen_us, watched_us)
+    VALUES (who, via, mail, its_channel, its_presence, its_program, its_host, its_pid, its_label,
+      {schema}.clock(), watched)
     ON CONFLICT (client) DO UPDATE SET link = excluded.link, by_mail = excluded.by_mail,
-      seen_us = excluded.seen_us, watched_us = excluded.watched_us;
+      channel = excluded.channel, presence = excluded.presence, seen_us = excluded.seen_us,
+      watched_us = excluded.watched_us;
+  RETURN events;
 END $$;
+
+-- The same for clients of version 3.
+CREATE OR REPLACE FUNCTION {schema}.enrol(
+  who bytea, via bigint, mail boolean, its_program text, its_host text, its_pid bigint,
+  its_label text
+) RETURNS void LANGUAGE sql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '{lock_timeout}' AS $$
+  SELECT {schema}.enrol_4(who, via, mail, NULL, NULL, its_program, its_host, its_pid, its_label)
+$$;
 
 -- Takes a client's mail, in order. That it does so is noted now and then.
 CREATE OR REPLACE FUNCTION {schema}.collect(who bytea, via bigint) RETURNS SETOF text

@@ -1,10 +1,13 @@
--- One lock as people may see it: how many wait, then a line for each holder with its mode, fence,
+-- One lock as people may see it: how many wait (and are still there), then a line for each holder with its mode, fence,
 -- since when, how much longer, and whose it is. No holder's id is part of it.
 CREATE OR REPLACE FUNCTION {schema}.view(lock_name text, now_us bigint) RETURNS text
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql VOLATILE AS $$
   SELECT concat_ws(E'\n',
-    (SELECT count(*) FROM {schema}.claims w
-      WHERE w.name = lock_name AND w.stage = 0 AND w.seen_us > now_us - {patience_us})::text,
+    (SELECT coalesce(sum(w.number), 0) FROM (
+        SELECT {schema}.client_of(k.holder) AS client, count(*) AS number, max(k.seen_us) AS seen_us
+          FROM {schema}.claims k WHERE k.name = lock_name AND k.stage <= 0 GROUP BY 1
+      ) w JOIN {schema}.clients c ON c.client = w.client
+      WHERE {schema}.is_there(c, w.seen_us, now_us))::text,
     (SELECT string_agg(concat_ws(E'\t', h.mode, h.fence, h.since_us, h.until_us - now_us,
         coalesce(c.program, ''), coalesce(c.host, ''), coalesce(c.pid, 0), coalesce(c.label, '')),
         E'\n' ORDER BY h.fence)

@@ -8,6 +8,7 @@ DECLARE
   c {schema}.claims;
   now_us bigint;
   before_us bigint;
+  is_told boolean;
 BEGIN
   code := 0;
   SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name FOR UPDATE;
@@ -33,9 +34,9 @@ BEGIN
     END IF;
   END IF;
   IF code = 1 THEN
-    -- Whoever is next counts on the old end, and must look sooner.
-    IF before_us > now_us + ttl_us + delay_us THEN
-      PERFORM {schema}.settle(l, now_us, NULL, NULL, true);
+    -- Whoever waits counts on the old end, and somebody must look sooner.
+    IF before_us > now_us + ttl_us + delay_us AND l.crowd > 0 THEN
+      is_told := {schema}.tell_other(lock_name, NULL, ttl_us + delay_us, now_us);
     END IF;
     RETURN;
   END IF;

@@ -10,12 +10,17 @@ DECLARE
   whose {schema}.clients;
   now_us bigint;
   is_told boolean;
+  settled record;
 BEGIN
   code := 0;
   SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name FOR UPDATE;
   now_us := {schema}.clock();
-  IF FOUND THEN
-    l := {schema}.settle(l, now_us, NULL, NULL, false);
+  IF l.name IS NOT NULL THEN
+    settled := {schema}.settle(l, now_us, NULL, NULL);
+    l := settled.l;
+    IF settled.owes THEN
+      is_told := {schema}.push(ARRAY[lock_name]);
+    END IF;
   END IF;
   seen := {schema}.view(lock_name, now_us);
   -- The first line tells how many wait.
@@ -46,7 +51,10 @@ BEGIN
     is_told := {schema}.note('v', lock_name, c.fence, c.holder, now_us);
     is_told := {schema}.tell(whose, 'R');
   END LOOP;
-  l := {schema}.settle(l, now_us, NULL, NULL, false);
+  settled := {schema}.settle(l, now_us, NULL, NULL);
+  IF settled.owes THEN
+    is_told := {schema}.push(ARRAY[lock_name]);
+  END IF;
 END $$;
 
 -- What was taken away from a client, for the client itself: only it knows its link.

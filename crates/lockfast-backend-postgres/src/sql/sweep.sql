@@ -1,13 +1,36 @@
 -- Brings a lock up to date: ends what has ended and lets the next in.
-CREATE OR REPLACE FUNCTION {schema}.refresh(lock_name text) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}.refresh(lock_name text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   l {schema}.locks;
+  settled record;
 BEGIN
-  SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name FOR UPDATE;
-  IF FOUND THEN
-    PERFORM {schema}.settle(l, {schema}.clock(), NULL, NULL, false);
+  -- A row that somebody has is being looked after; whoever has locked others must not wait.
+  SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN false;
   END IF;
+  settled := {schema}.settle(l, {schema}.clock(), NULL, NULL);
+  RETURN settled.owes AND {schema}.push(ARRAY[lock_name]);
+END $$;
+
+-- Passes over what a client waits for that is not there any more.
+CREATE OR REPLACE FUNCTION {schema}.miss(gone bytea, now_us bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  lock_name text;
+  l {schema}.locks;
+  settled record;
+BEGIN
+  FOR lock_name IN SELECT DISTINCT c.name FROM {schema}.claims c WHERE c.stage = 0
+    AND c.holder BETWEEN {schema}.first_of(gone) AND {schema}.last_of(gone) ORDER BY 1
+  LOOP
+    SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name FOR UPDATE SKIP LOCKED;
+    CONTINUE WHEN NOT FOUND;
+    l := {schema}.pass_over(l, gone, now_us);
+    UPDATE {schema}.locks k SET passed_us = l.passed_us WHERE k.name = lock_name;
+  END LOOP;
+  RETURN true;
 END $$;
 
 -- Ends what has ended although nobody asked, for those who watch. Answers how many there were.
@@ -43,16 +66,24 @@ DECLARE
   highest bigint;
   count bigint;
 BEGIN
-  -- One at a time is enough.
-  IF NOT pg_try_advisory_xact_lock({sweep_class}, 0) THEN
+  -- One at a time is enough. The store's row comes first wherever others are locked too.
+  PERFORM FROM {schema}.store s FOR NO KEY UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
     UPDATE {schema}.clients c SET seen_us = now_us
       WHERE c.client = who AND c.seen_us < now_us - 3600000000;
     RETURN 0;
   END IF;
   DELETE FROM {schema}.mail m WHERE m.sent_us < now_us - 60000000;
-  FOR idle IN SELECT DISTINCT c.name FROM {schema}.claims c
-    WHERE CASE c.stage WHEN 0 THEN c.seen_us <= now_us - {patience_us} ELSE c.until_us <= now_us END
-    ORDER BY c.name LIMIT 1000
+  PERFORM {schema}.miss(q.client, now_us) FROM (
+      SELECT {schema}.client_of(c.holder) AS client, max(c.seen_us) AS seen_us
+        FROM {schema}.claims c WHERE c.stage = 0 GROUP BY 1
+    ) q LEFT JOIN {schema}.clients c ON c.client = q.client
+    WHERE NOT {schema}.is_there(c, q.seen_us, now_us);
+  FOR idle IN
+    SELECT c.name FROM {schema}.claims c WHERE c.stage > 0 AND c.until_us <= now_us
+    UNION
+    SELECT l.name FROM {schema}.locks l WHERE l.passed_us BETWEEN 1 AND now_us
+    ORDER BY 1 LIMIT 1000
   LOOP
     PERFORM {schema}.refresh(idle);
   END LOOP;

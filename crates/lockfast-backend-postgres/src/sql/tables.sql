@@ -7,7 +7,10 @@ CREATE TABLE {schema}.store (
   -- No fence of a lock whose row was deleted is higher.
   floor bigint NOT NULL DEFAULT 0,
   -- Until when somebody wants to hear of events.
-  watched_us bigint NOT NULL DEFAULT 0
+  watched_us bigint NOT NULL DEFAULT 0,
+  -- The channel that events are sent on. Whoever may connect may also listen and send, so its name is
+  -- a secret that only functions tell.
+  events text NOT NULL DEFAULT {secret_channel}
 );
 INSERT INTO {schema}.store DEFAULT VALUES;
 
@@ -25,7 +28,11 @@ CREATE TABLE {schema}.clients (
   seen_us bigint NOT NULL,
   watches_us bigint NOT NULL DEFAULT 0,
   -- What the store's row says of the same name, so that one row tells whoever asks often.
-  watched_us bigint NOT NULL DEFAULT 0
+  watched_us bigint NOT NULL DEFAULT 0,
+  -- The channel that it listens on, a secret like the above, and the key of the advisory lock that
+  -- it has for as long as it does, which is another one each time. Clients of version 3 have neither.
+  channel text,
+  presence bigint
 );
 
 -- One row for each lock, kept for a while when it is free. Who holds it alone stands here, so
@@ -41,7 +48,12 @@ CREATE TABLE {schema}.locks (
   -- Whether it was handed over and its holder has not been heard of since.
   offer boolean NOT NULL DEFAULT false,
   -- How many rows it has in claims.
-  crowd integer NOT NULL DEFAULT 0
+  crowd integer NOT NULL DEFAULT 0,
+  -- How the client to which it was handed over calls the claim, and how long that is good.
+  call bigint NOT NULL DEFAULT 0,
+  lasts_us bigint NOT NULL DEFAULT 0,
+  -- When to look again whether those who were passed over are still there; 0 if none were.
+  passed_us bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 60);
 
 -- Who waits, who shares a lock with others, and from whom one was taken away. Only touched by
@@ -50,7 +62,7 @@ CREATE TABLE {schema}.claims (
   name text COLLATE "C" NOT NULL,
   holder uuid NOT NULL,
   ticket bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-  -- 0 waiting, 1 granted (to share), 2 revoked.
+  -- 0 waiting, 1 granted (to share), 2 revoked; -1 waiting, but passed over.
   stage smallint NOT NULL,
   -- 0 exclusive, -1 shared, n: one of n permits.
   mode integer NOT NULL,
@@ -69,6 +81,8 @@ CREATE TABLE {schema}.claims (
   PRIMARY KEY (name, holder)
 );
 CREATE INDEX claims_in_order ON {schema}.claims (name, stage, ticket);
+-- In which mode a name is in use, however many wait.
+CREATE INDEX claims_in_mode ON {schema}.claims (name) WHERE mode <> 0 AND stage < 2;
 
 -- Messages to clients that do not listen.
 CREATE TABLE {schema}.mail (

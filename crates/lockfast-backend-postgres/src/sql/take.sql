@@ -1,6 +1,7 @@
 -- One acquisition that comes alone, for roles that may change the tables themselves: a free lock to be
 -- held alone is taken by a plain statement, which costs half of a function; everything else is left to
--- `serve`. The answer is a line: code, number, the server's clock, note.
+-- `serve`. The answer is a line: code, number, the server's clock, whether
+-- somebody has to be told, note.
 --
 -- A request of a connection that was given up must not take effect. If the statement began after
 -- another connection took its place, it sees so. If it began before, it grants only a lock that
@@ -18,7 +19,8 @@ WITH granted AS (
     RETURNING l.fence
 )
 SELECT coalesce(
-  (SELECT concat_ws(' ', 1, g.fence, 0) FROM granted g),
-  (SELECT concat_ws(' ', s.codes[1], coalesce(s.numbers[1]::text, '-'), s.now_us, s.notes[1])
-    FROM {schema}.serve($1, $2, ARRAY[CASE WHEN $7 THEN 2 ELSE 1 END]::smallint[], ARRAY[$3],
+  (SELECT concat_ws(' ', 1, g.fence, 0, 0) FROM granted g),
+  (SELECT concat_ws(' ', s.codes[1], coalesce(s.numbers[1]::text, '-'), s.now_us,
+      CASE WHEN s.owed IS NULL THEN 0 ELSE 1 END, s.notes[1])
+    FROM {schema}.serve_4($1, $2, ARRAY[CASE WHEN $7 THEN 2 ELSE 1 END]::smallint[], ARRAY[$3],
       ARRAY[$4], ARRAY[$5], '{}', '{}', '{}', ARRAY[$6]) s))

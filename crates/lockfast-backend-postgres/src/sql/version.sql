@@ -4,3 +4,16 @@ LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT {version} $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC;
+
+-- Whoever could take locks before may call what is new.
+DO $do$
+DECLARE
+  entitled regrole;
+BEGIN
+  FOR entitled IN SELECT DISTINCT a.grantee FROM pg_proc p, aclexplode(p.proacl) a
+    WHERE p.pronamespace = '{schema}'::regnamespace AND p.proname = 'serve'
+      AND a.privilege_type = 'EXECUTE' AND a.grantee NOT IN (0, p.proowner)
+  LOOP
+    EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO %s', entitled);
+  END LOOP;
+END $do$;

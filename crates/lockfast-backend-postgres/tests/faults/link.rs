@@ -1,6 +1,8 @@
 //! The way to the server fails, or the server does not answer.
 
-use lockfast::Options;
+use std::time::Duration;
+
+use lockfast::{Options, Released};
 use lockfast_conformance::fault::proxy::Link;
 use lockfast_conformance::fault::way::{NAME, SLACK, TTL, Way};
 
@@ -71,6 +73,29 @@ async fn a_lost_reply() {
     let net = Net::start().await;
     net.way.repeat_a_lost_grant().await;
     assert_eq!(net.holders(), "0");
+}
+
+/// B45, P6, P7: a release that was done but whose reply was lost is not told as a loss.
+/// The user sees: `Unknown`, and the lock is free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_a_release() {
+    for role in ["app", "postgres"] {
+        let net = Net::start().await;
+        let address = net.way.proxy.address();
+        let far =
+            connect(&format!("postgres://{role}@{address}/postgres?request_timeout=1s")).await;
+        let long = ttl(Duration::from_secs(60));
+        let guard = hold(&far, NAME, long.clone()).await;
+        net.way.proxy.set_open(Link::SwallowReplies);
+        let released = guard.release().await.unwrap();
+        assert!(matches!(released, Released::Unknown { .. }), "{released:?}");
+        assert_eq!(net.holders(), "0");
+        // One that was not done before is.
+        let guard = hold(&far, NAME, long).await;
+        net.way.proxy.set_open(Link::HalfOpen);
+        let released = guard.release().await.unwrap();
+        assert!(matches!(released, Released::Released), "{released:?}");
+    }
 }
 
 /// P5: an acquisition that was given up and arrives later, by a connection that was given up too,

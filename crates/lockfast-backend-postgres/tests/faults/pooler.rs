@@ -77,3 +77,23 @@ async fn another_isolation_level() {
     let error = crate::kit::failure(&locker, NAME).await;
     check_error(&error, ErrorKind::InvalidConfig, &["ALTER ROLE"]);
 }
+
+/// B34: a pooler that refuses whatever it does not know when a connection starts, as Amazon's does with
+/// 0A000: nothing but who we are, and what every driver says, is told then.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_special_is_said_when_connecting() {
+    use tokio::io::AsyncReadExt as _;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://app@{}/locks?sslmode=disable", listener.local_addr().unwrap());
+    let connecting = tokio::spawn(async move { try_connect(&url).await.map(drop) });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let length = stream.read_u32().await.unwrap();
+    let mut said = vec![0; usize::try_from(length).unwrap() - 4];
+    stream.read_exact(&mut said).await.unwrap();
+    drop((stream, listener));
+    let said = String::from_utf8_lossy(&said[4..]).into_owned();
+    let names: Vec<_> = said.split('\0').step_by(2).filter(|name| !name.is_empty()).collect();
+    assert_eq!(names, ["client_encoding", "user", "database", "application_name"], "{said:?}");
+    assert!(connecting.await.unwrap().is_err());
+}

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use lockfast::{ErrorKind, LeaseStatus, Options, Released};
+use lockfast::{ErrorKind, LeaseStatus, Moment, Options, Released};
 
 use crate::kit::{
     SCHEMA, Setup, bounded, check_error, connect, eventually, failure, hold, prepare, queue_for,
-    refusal, start, try_connect, ttl, url, wait_for_renewal,
+    refusal, session, start, try_connect, ttl, url, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -74,6 +74,30 @@ async fn a_stale_standby_takes_over() {
     let locker = connect(&url(&standby)).await;
     let next = hold(&locker, NAME, Options::default().ttl(TTL).wait(TTL * 3)).await;
     assert!(next.fence().get() > lost, "{} after {lost}", next.fence());
+}
+
+/// B36, P10: a commit with messages holds one lock for the whole server until it is done. One that
+/// takes its time (here: for ever, because it waits for a standby) does not keep others from giving
+/// their locks back.
+/// The user sees: nothing; the next waiter finds out when it looks, if it cannot be told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_else_takes_long_to_send() {
+    let setup = Setup::new().set("synchronous_standby_names", "nobody");
+    let postgres = prepare(setup.set("synchronous_commit", "local"));
+    let (one, two) = (connect(&url(&postgres)).await, connect(&url(&postgres)).await);
+    let guard = hold(&one, NAME, ttl(TTL * 10)).await;
+    let waiter = queue_for(&two, NAME).await;
+    let sender = session(postgres.address(), "postgres").await;
+    let send = "SET synchronous_commit = on; CREATE TABLE anything (); NOTIFY anything";
+    let sending = tokio::spawn(async move { sender.batch_execute(send).await });
+    let stuck = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    eventually("it is stuck", TTL * 3, async || postgres.sql(stuck) == "1").await;
+    let from = Moment::now();
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let took = Moment::now().since(from);
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(bounded(waiter).await.unwrap().check().is_ok());
+    assert!(!sending.is_finished());
 }
 
 /// L58, C52: a standby takes no locks and is not migrated; a server that becomes one is left.

@@ -33,15 +33,21 @@ pub fn create_role(postgres: &Postgres) {
 
 /// Makes a schema as the administrator and grants what the README says.
 pub fn make_schema(postgres: &Postgres, schema: &str) {
+    make_schema_in(postgres, "postgres", schema);
+}
+
+/// The same in another database.
+pub fn make_schema_in(postgres: &Postgres, database: &str, schema: &str) {
     // By the socket, where the administrator needs no password.
     let directory = encode(&postgres.socket_directory().display().to_string());
     let port = postgres.port();
-    migrate(&format!("postgres://postgres@{directory}:{port}/postgres?schema={schema}"))
+    migrate(&format!("postgres://postgres@{directory}:{port}/{database}?schema={schema}"))
         .expect("the administrator may migrate");
-    postgres.sql(&format!(
+    let grant = format!(
         "GRANT USAGE ON SCHEMA {schema} TO {ROLE}; \
          GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {ROLE}"
-    ));
+    );
+    postgres.sql_on(database, &grant);
 }
 
 /// A server with the role and the schema.
