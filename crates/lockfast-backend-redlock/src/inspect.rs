@@ -1,12 +1,10 @@
 //! Looking at locks: what a quorum of the nodes agrees on is what there is.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_backend_redis::node::{
-    escape_pattern, read_hold, read_label, read_scan, write_client,
-};
+use lockfast_backend_redis::node::{read_label, write_client};
 use lockfast_core::{
     ClientId, Error, HolderView, Label, LockName, LockView, NodeVote, Query, Result, Vote,
 };
@@ -17,9 +15,8 @@ use crate::node::Node;
 use crate::record::{self, Keys, Seen};
 use crate::script;
 use crate::store::{Store, lock};
-use crate::wire::{Failure, Pipeline, Reply};
+use crate::wire::Reply;
 
-const SCAN_KEYS: &str = "1000";
 /// How many labels of others are remembered.
 const LABELS_MAX: usize = 10_000;
 /// How many locks one look carries.
@@ -77,7 +74,7 @@ impl Store {
     }
 
     /// Locks with their holders' labels.
-    async fn view_all(self: &Arc<Self>, names: Vec<LockName>) -> Result<Vec<LockView>> {
+    pub(crate) async fn view_all(self: &Arc<Self>, names: Vec<LockName>) -> Result<Vec<LockView>> {
         let quorum = self.config.quorum;
         let mut views = Vec::with_capacity(names.len());
         for some in names.chunks(LOOKS_MAX) {
@@ -194,110 +191,6 @@ impl Store {
         let waiting = held().map(|seen| seen.callers).max().unwrap_or(0);
         let lock = LockView { name: name.clone(), holders, waiting };
         (lock, self.name_votes(votes, &labels))
-    }
-
-    /// The locks that start with `prefix`. What a quorum has is on one of any N − q + 1 nodes.
-    async fn list(
-        self: &Arc<Self>,
-        prefix: &str,
-        mut after: Option<LockName>,
-        limit: usize,
-    ) -> Result<Vec<LockView>> {
-        let mut views = Vec::new();
-        while views.len() < limit {
-            let wanted = limit - views.len();
-            let mut names = BTreeSet::new();
-            let mut votes = Vec::new();
-            let mut scanned = 0;
-            for node in &self.nodes {
-                if scanned > self.nodes.len() - self.config.quorum {
-                    break;
-                }
-                votes.push(
-                    match self.scan(node, prefix, after.as_ref(), wanted, &mut names).await {
-                        Ok(()) => Said::Granted,
-                        Err(failure) => Said::Failed(failure),
-                    },
-                );
-                scanned += usize::from(votes.last() == Some(&Said::Granted));
-            }
-            if scanned <= self.nodes.len() - self.config.quorum {
-                return Err(self.no_quorum(votes, &HashMap::new()));
-            }
-            let is_all = names.len() < wanted;
-            after = names.last().cloned();
-            let found = self.view_all(names.into_iter().collect()).await?;
-            let is_used = |view: &LockView| !view.holders.is_empty() || view.waiting > 0;
-            views.extend(found.into_iter().filter(is_used));
-            if is_all {
-                break;
-            }
-        }
-        Ok(views)
-    }
-
-    /// Adds the first names that a node has.
-    async fn scan(
-        &self,
-        node: &Node,
-        prefix: &str,
-        after: Option<&LockName>,
-        limit: usize,
-        best: &mut BTreeSet<LockName>,
-    ) -> std::result::Result<(), Failure> {
-        let own = self.config.prefix().to_owned();
-        let pattern = format!("{}*", escape_pattern(&format!("{own}{prefix}")));
-        let mut cursor = "0".to_owned();
-        loop {
-            let (from, pattern) = (cursor.clone(), pattern.clone());
-            let write = move |pipeline: &mut Pipeline| {
-                let parts = ["SCAN", &from, "MATCH", &pattern, "COUNT", SCAN_KEYS];
-                pipeline.all(&[&parts[..], &["TYPE", "string"]].concat());
-            };
-            let (next, keys) = read_scan(self.ask_one(node, write).await?)?;
-            let names: Vec<LockName> = keys
-                .iter()
-                .filter(|key| !key.starts_with(record::RESERVED))
-                .filter_map(|key| LockName::new(key.strip_prefix(own.as_str())?).ok())
-                .filter(|name| after.is_none_or(|after| name > after))
-                .filter(|name| best.len() < limit || best.last().is_some_and(|last| name < last))
-                .collect();
-            for name in self.keep_held(node, names).await? {
-                best.insert(name);
-                if best.len() > limit {
-                    best.pop_last();
-                }
-            }
-            if next == "0" {
-                return Ok(());
-            }
-            cursor = next;
-        }
-    }
-
-    /// Those of the names whose value on the node is one of ours.
-    async fn keep_held(
-        &self,
-        node: &Node,
-        names: Vec<LockName>,
-    ) -> std::result::Result<Vec<LockName>, Failure> {
-        if names.is_empty() {
-            return Ok(names);
-        }
-        let (asked, prefix) = (names.clone(), self.config.prefix().to_owned());
-        let replies = self
-            .ask_one(node, move |pipeline| {
-                pipeline.command(1 + asked.len());
-                pipeline.part("MGET");
-                for name in &asked {
-                    Keys { prefix: &prefix, name: name.as_str() }.write_lock(pipeline);
-                }
-            })
-            .await?;
-        let values = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
-        let is_ours = |value: &Reply| value.as_text().and_then(read_hold).is_some();
-        let held = names.into_iter().zip(values.unwrap_or_default());
-        Ok(held.filter(|(_, value)| is_ours(value)).map(|(name, _)| name).collect())
     }
 }
 

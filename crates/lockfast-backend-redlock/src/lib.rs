@@ -15,6 +15,7 @@ mod config;
 mod giving;
 mod inquiry;
 mod inspect;
+mod listing;
 mod lobby;
 mod node;
 mod record;

@@ -21,6 +21,7 @@ use crate::clerk::{Clerk, Pending};
 use crate::config::{Config, OnRestart};
 use crate::giving::{Ending, Giving, Then};
 use crate::inquiry::{Answer, Inquiry};
+use crate::listing::Listing;
 use crate::lobby::Lobby;
 use crate::node::Node;
 use crate::renewal::{Kept, Renewal};
@@ -51,6 +52,7 @@ pub(crate) struct Store {
     pub(crate) lobby: Lobby,
     pub(crate) clerk: Clerk,
     pub(crate) labels: Mutex<HashMap<ClientId, Label>>,
+    pub(crate) listing: Mutex<Option<Listing>>,
     pub(crate) is_watching: AtomicBool,
     pub(crate) watchers: Mutex<Vec<Heard>>,
     /// Locked while renewals are handed to the nodes, so that all get them in one order.
@@ -87,6 +89,7 @@ impl Store {
                 lobby: Lobby::default(),
                 clerk: Clerk::default(),
                 labels: Mutex::default(),
+                listing: Mutex::default(),
                 is_watching: AtomicBool::new(false),
                 watchers: Mutex::default(),
                 renewing: Mutex::default(),

@@ -443,6 +443,53 @@ async fn events_are_told_once() {
     assert_eq!(seen, expected);
 }
 
+/// B69: pages are served by one look through the keys of the nodes, and are complete and in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_looks_through_the_keys_once() {
+    const LOCKS: usize = 1500;
+    let nodes = Nodes::start(3);
+    let locker = connect(&nodes.url()).await;
+    // Names that follow each other are set by one command, and last as long as the servers.
+    let lock = |at: usize| (format!("page/{at:04}"), format!("{:A<22}.{}", at, 1_000_000 + at));
+    for node in &nodes.0 {
+        for from in (0..LOCKS).step_by(500) {
+            let pairs: Vec<_> = (from..from + 500).map(lock).collect();
+            let parts = pairs.iter().flat_map(|(name, value)| [name.as_str(), value]);
+            node.cli(&["MSET"].into_iter().chain(parts).collect::<Vec<_>>());
+        }
+    }
+    let scans = || nodes.0.iter().map(|node| commands(node, "scan")).sum::<u64>();
+    let before = scans();
+    let mut seen = Vec::new();
+    loop {
+        let page = locker.list("page/", seen.last(), 50).await.unwrap();
+        let is_last = page.len() < 50;
+        seen.extend(page.into_iter().map(|view| view.name));
+        if is_last {
+            break;
+        }
+    }
+    let expected: Vec<_> = (0..LOCKS).map(|at| LockName::new(lock(at).0).unwrap()).collect();
+    assert!(seen == expected, "{} locks, or in another order", seen.len());
+    // Two nodes, a thousand keys at a time.
+    assert!(scans() - before <= 12, "{} calls of SCAN for a listing", scans() - before);
+    // A new listing sees what came since, and what is gone.
+    let guard = hold(&locker, "page/0000a", ttl(TTL)).await;
+    nodes.0.iter().for_each(|node| drop(node.cli(&["DEL", "page/0001"])));
+    let page = locker.list("page/", None, 3).await.unwrap();
+    let names: Vec<_> = page.iter().map(|view| view.name.as_str()).collect();
+    assert_eq!(names, ["page/0000", "page/0000a", "page/0002"]);
+    drop(guard);
+}
+
+/// How often a node has run a command.
+fn commands(node: &kit::Redis, command: &str) -> u64 {
+    let stats = node.cli(&["INFO", "commandstats"]);
+    let start = format!("cmdstat_{command}:calls=");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&start));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
 /// B67, P11: each database of the nodes has its own locks, and its own events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_do_not_hear_of_each_other() {
