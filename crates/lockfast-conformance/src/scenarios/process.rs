@@ -123,7 +123,9 @@ async fn that_ends_gives_back_what_it_dropped(arena: Arena) {
     let client = arena.client().await;
     let directory = directory();
     let mut child = script(&arena, &directory, Duration::from_secs(30)).start();
-    take(&mut child);
+    let (fence, _) = take(&mut child);
+    let view = client.view(&name(LOCK)).await;
+    assert_eq!(view.holders.len(), 1, "the child holds {fence}, which nobody else sees: {view:?}");
     child.send("slow").expect("the child listens");
     child.wait_for("slow", PATIENCE).expect("the child obeys");
     child.finish(PATIENCE).expect("the child ends");
