@@ -15,7 +15,7 @@ pub(crate) use lane::in_lanes;
 use crate::step::Step;
 
 /// Binaries that take long begin first, so that the last one does not run alone.
-const LONG: &[&str] = &["conformance", "faults", "model", "stores"];
+const LONG: &[&str] = &["node_scripts", "invariants", "stores", "faults", "conformance"];
 
 /// How many of the slowest are named at the end, and how slow they must be.
 const SLOWEST_COUNT: usize = 10;
@@ -24,7 +24,9 @@ const SLOW: Duration = Duration::from_secs(2);
 /// Builds all tests, runs them and tells how many there were.
 pub(crate) fn run() -> Result<Tally> {
     let mut binaries = build(&["--workspace"])?;
-    binaries.sort_by_key(|binary| !LONG.iter().any(|word| binary.target.contains(word)));
+    binaries.sort_by_key(|binary| {
+        LONG.iter().position(|word| binary.target.contains(word)).unwrap_or(LONG.len())
+    });
     let done = Mutex::new(Vec::new());
     in_lanes(binaries, |binary| {
         let outcome = run_one(&binary)?;
