@@ -196,6 +196,7 @@ impl Store {
                 if let Some(claim) = self.find(lease.holder) {
                     claim.extend(lease.ttl + lease.lock_delay);
                 }
+                self.remind(lease.holder, ballot);
                 RenewOutcome::Renewed
             }
             Verdict::Lost => {

@@ -300,26 +300,52 @@ impl Store {
         }
     }
 
-    /// A node that forgot what it had granted is reported, and told again if that is wanted.
+    /// A node that forgot what it had granted is reported, and told again if that is wanted and a
+    /// quorum of the others has it. Those that answer later decide that otherwise.
     pub(crate) fn notice(&self, node: &Node, renewal: &Renewal, kept: &[Kept]) {
         for (at, kept) in kept.iter().enumerate() {
-            let Kept::Missing { fence_known: false } = kept else { continue };
-            let Some(claim) = self.find(renewal.leases[at].holder) else { continue };
-            let fence = {
-                let state = claim.state();
-                let had_it = state.granted & (1 << node.index) != 0;
-                match state.phase {
-                    Phase::Held(fence) if had_it => fence,
-                    _ => continue,
-                }
+            let Some((claim, fence)) = self.forgotten(node, renewal.leases[at].holder, kept) else {
+                continue;
             };
             if !node.is_loss_told.swap(true, Ordering::AcqRel) {
                 metrics::counter!(metric::NODE_DATA_LOSSES, "backend" => "redlock").increment(1);
                 tracing::warn!(node = node.name, lock = %claim.name, "a node has lost its data");
             }
-            if self.config.on_restart == OnRestart::Relock && renewal.is_renewed(at) {
-                node.submit(Op::Relock(claim, fence));
+            if renewal.is_renewed(at) {
+                self.relock(node, claim, fence);
             }
+        }
+    }
+
+    /// A quorum has renewed a lease: nodes that had said before that they have forgotten it are told
+    /// again.
+    pub(crate) fn remind(&self, holder: HolderId, ballot: &[Option<Kept>]) {
+        for (node, kept) in self.nodes.iter().zip(ballot) {
+            let forgotten = kept.as_ref().and_then(|kept| self.forgotten(node, holder, kept));
+            if let Some((claim, fence)) = forgotten {
+                self.relock(node, claim, fence);
+            }
+        }
+    }
+
+    /// What a node had granted and does not know any more.
+    fn forgotten(&self, node: &Node, holder: HolderId, kept: &Kept) -> Option<(Arc<Claim>, Fence)> {
+        let Kept::Missing { fence_known: false } = kept else { return None };
+        let claim = self.find(holder)?;
+        let fence = {
+            let state = claim.state();
+            let had_it = state.granted & (1 << node.index) != 0;
+            match state.phase {
+                Phase::Held(fence) if had_it => fence,
+                _ => return None,
+            }
+        };
+        Some((claim, fence))
+    }
+
+    fn relock(&self, node: &Node, claim: Arc<Claim>, fence: Fence) {
+        if self.config.on_restart == OnRestart::Relock {
+            node.submit(Op::Relock(claim, fence));
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockfast::{LossCause, Released};
 
 use crate::kit::{
-    Nodes, connect, eventually, hold, hold_detached, hold_on_all, loss, refusal, ttl,
+    Link, Nodes, Ways, connect, eventually, hold, hold_detached, hold_on_all, loss, refusal, ttl,
 };
 
 const NAME: &str = "nightly";
@@ -43,6 +43,22 @@ async fn one_node_forgets_and_is_told_again() {
     assert!(value.ends_with(&format!(".{}", guard.fence())), "{value}");
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
     eventually("released everywhere", SLACK, async || nodes.count_key(NAME) == 0).await;
+}
+
+/// B85: also when the node that has forgotten it answers each renewal before the others do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_forgets_and_answers_first_is_told_again() {
+    let mut nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let locker = connect(&ways.url_with("&on_restart=relock")).await;
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
+    let value = nodes.0[1].cli(&["GET", NAME]);
+    for way in [&ways.0[0], &ways.0[2]] {
+        way.set(Link::Delay(Duration::from_millis(40)));
+    }
+    nodes.0[1].restart_empty();
+    eventually("locked again", SLACK, async || nodes.0[1].cli(&["GET", NAME]) == value).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
 
 /// P3: when a majority has forgotten the lease it is lost, and not locked again by any option.
