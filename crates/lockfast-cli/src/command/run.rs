@@ -205,6 +205,7 @@ impl Plan {
         Job {
             url: store.url().to_owned(),
             witness,
+            is_bound_to_connection: locker.profile().expiry == Expiry::Session,
             ttl: self.ttl,
             grace: self.grace,
             on_lost: self.on_lost,

@@ -21,6 +21,8 @@ use tokio::net::UnixStream;
 /// The longest message: far more than the kernel takes as arguments, written as JSON.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 const HEADER_BYTES: usize = 4;
+/// The most file descriptors that are handed over.
+const FDS_MAX: usize = 64;
 
 /// One end of the socket.
 pub(super) struct Link {
@@ -104,29 +106,28 @@ impl Link {
     }
 }
 
-/// Hands a file descriptor to the other side; the first thing that is sent.
-pub(super) fn send_fd(socket: &Socket, fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Hands file descriptors to the other side; the first thing that is sent.
+pub(super) fn send_fds(socket: &Socket, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let fds = [fd];
-    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(io::Error::other("no room for a file descriptor"));
+    if fds.len() > FDS_MAX || !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::other("no room for the file descriptors"));
     }
     sendmsg(socket, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Takes the file descriptor that [`send_fd`] sent.
-pub(super) fn receive_fd(socket: impl AsFd) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Takes the file descriptors that [`send_fds`] sent.
+pub(super) fn receive_fds(socket: impl AsFd) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let mut received = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+    let received = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
         _ => None,
     });
-    received.next().ok_or_else(|| io::Error::other("the wrapper is gone"))
+    Ok(received.flatten().collect())
 }
 
 #[cfg(test)]
@@ -136,8 +137,9 @@ mod tests {
     #[test]
     fn messages_and_descriptors_arrive() {
         let (one, other) = Socket::pair().unwrap();
-        send_fd(&one, io::stderr().as_fd()).unwrap();
-        receive_fd(&other).unwrap();
+        send_fds(&one, &[io::stderr().as_fd(), io::stdout().as_fd()]).unwrap();
+        assert_eq!(receive_fds(&other).unwrap().len(), 2);
+        assert!(send_fds(&one, &[io::stderr().as_fd(); FDS_MAX + 1]).is_err());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (mut one, mut other) = (Link::new(one).unwrap(), Link::new(other).unwrap());

@@ -25,7 +25,7 @@ use crate::held::{self, Held, Hold};
 use crate::output::Output;
 use crate::process::signals::Signals;
 use crate::process::timer::Timer;
-use crate::process::{terminal, tree};
+use crate::process::{descriptor, terminal, tree};
 
 /// How long the guard may take beyond its own times before we do its work.
 const GUARD_SLACK: Duration = Duration::from_millis(100);
@@ -39,6 +39,8 @@ pub(crate) struct Job {
     pub(crate) url: String,
     /// The file that the guard keeps open.
     pub(crate) witness: Option<OsString>,
+    /// Whether the lock ends with this process's connection.
+    pub(crate) is_bound_to_connection: bool,
     /// The lease time.
     pub(crate) ttl: Duration,
     /// How long the command may take to stop.
@@ -102,8 +104,16 @@ impl<'a> Supervisor<'a> {
             on_lost: job.on_lost,
         };
         let terminal = terminal::is_in_session(io::stdin());
+        // Before there is a socket to the guard: that one must end with us.
+        let connections = match job.is_bound_to_connection {
+            true => descriptor::own_sockets()?,
+            false => Vec::new(),
+        };
         let (socket, guard) = spawn_guard(&job)?;
-        link::send_fd(&socket, io::stdin().as_fd())?;
+        let stdin = io::stdin();
+        let mut handed = vec![stdin.as_fd()];
+        handed.extend(connections.iter().map(|connection| connection.as_fd()));
+        link::send_fds(&socket, &handed)?;
         let mut link = Link::new(socket)?;
         let held = held::with(job.around, Held { hold: job.hold, guard });
         let mut set = job.set;

@@ -31,8 +31,8 @@ const WITNESS_FD_MIN: i32 = 64;
 /// Runs the guard; the wrapper's socket is standard input.
 pub(crate) fn main() -> u8 {
     let output = Output::new(false);
-    match prepare().and_then(|(runtime, socket, stdin)| {
-        runtime.block_on(async { Warden::serve(socket, stdin).await })
+    match prepare().and_then(|(runtime, socket, handed)| {
+        runtime.block_on(async { Warden::serve(socket, handed).await })
     }) {
         Ok(()) => 0,
         Err(error) => {
@@ -42,21 +42,30 @@ pub(crate) fn main() -> u8 {
     }
 }
 
-fn prepare() -> io::Result<(tokio::runtime::Runtime, Socket, OwnedFd)> {
+fn prepare() -> io::Result<(tokio::runtime::Runtime, Socket, Handed)> {
     set_child_subreaper(Some(getpid()))?;
     let socket = Socket::from(io::stdin().as_fd().try_clone_to_owned()?);
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-    let stdin = link::receive_fd(&socket)?;
+    let mut received = link::receive_fds(&socket)?.into_iter();
+    let stdin = received.next().ok_or_else(|| io::Error::other("the wrapper is gone"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok((runtime, socket, stdin))
+    Ok((runtime, socket, Handed { stdin, connections: received.collect() }))
+}
+
+/// What the wrapper hands to its guard.
+struct Handed {
+    /// Its standard input, for the command.
+    stdin: OwnedFd,
+    /// Its connections to a store in which the lock ends with them. Nothing is ever sent on these
+    /// or read from them: while they are open here, the server does not see that the wrapper died.
+    connections: Vec<OwnedFd>,
 }
 
 struct Warden {
     link: Link,
     start: Start,
     schedule: Schedule,
-    /// The wrapper's standard input, for the command.
-    stdin: OwnedFd,
+    handed: Handed,
     /// Kept open so that the store counts the wrapper as alive while we are. The command inherits
     /// it, and so does what it starts: should wrapper and guard be killed at once, the store still
     /// sees them.
@@ -78,7 +87,7 @@ enum Next {
 }
 
 impl Warden {
-    async fn serve(socket: Socket, stdin: OwnedFd) -> io::Result<()> {
+    async fn serve(socket: Socket, handed: Handed) -> io::Result<()> {
         // A signal for everybody in our control group is meant for the command; the guard must
         // not die of it.
         let mut swallowed = Signals::listen()?;
@@ -86,7 +95,7 @@ impl Warden {
         let mut timer = Timer::new()?;
         let mut link = Link::new(socket)?;
         let Some(ToGuard::Start(start)) = link.receive().await? else { return Ok(()) };
-        let mut warden = Self::new(link, *start, stdin)?;
+        let mut warden = Self::new(link, *start, handed)?;
         warden.link.send(&FromGuard::Ready);
         loop {
             warden.collect();
@@ -112,7 +121,7 @@ impl Warden {
         }
     }
 
-    fn new(link: Link, start: Start, stdin: OwnedFd) -> io::Result<Self> {
+    fn new(link: Link, start: Start, handed: Handed) -> io::Result<Self> {
         let witness = match &start.witness {
             Some(path) => Some(open_for_all_below(path)?),
             None => None,
@@ -121,7 +130,7 @@ impl Warden {
             link,
             schedule: Schedule::new(start.lease),
             start,
-            stdin,
+            handed,
             _witness: witness,
             command: None,
             early: Vec::new(),
@@ -150,7 +159,7 @@ impl Warden {
     }
 
     fn launch(&mut self) {
-        let started = self.stdin.try_clone().and_then(|stdin| {
+        let started = self.handed.stdin.try_clone().and_then(|stdin| {
             let [name, arguments @ ..] = self.start.argv.as_slice() else {
                 return Err(io::Error::other("there is no command"));
             };
@@ -281,12 +290,16 @@ impl Warden {
         if let (true, Some(group), Some(wrapper)) =
             (self.start.terminal, self.command, Pid::from_raw(self.start.wrapper_group))
         {
-            terminal::pass_on(&self.stdin, group, wrapper);
+            terminal::pass_on(&self.handed.stdin, group, wrapper);
         }
     }
 
     /// Gives the lock back for the wrapper that cannot any more.
     async fn let_go(&self) {
+        if !self.handed.connections.is_empty() {
+            // The lock ends with these, and they end with us.
+            return;
+        }
         let until = Moment::now() + self.start.lease.ttl;
         while let Err(failure) = self.release().await {
             if until.has_passed(Moment::now()) {

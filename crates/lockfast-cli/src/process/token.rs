@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use lockfast::Fence;
 use lockfast_core::error::quote;
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
+use super::descriptor;
 use crate::exit::{Failure, RUN_FAILED};
 
 /// The flag of a descriptor that is ours: whatever the caller opened for us lacks it.
@@ -44,7 +44,7 @@ impl TokenSink {
             None => Err(refuse("is not open; open it for lockfast, as in: 3>fence.txt")),
             Some(flags) if flags & ACCESS_MODE == 0 => Err(refuse("is not open for writing")),
             Some(_) => {
-                let file = duplicate(number)
+                let file = descriptor::duplicate_file(number)
                     .map_err(|error| refuse(&format!("cannot be used: {error}")))?;
                 Ok(Self { file: None, descriptor: Some(file), remove: false })
             }
@@ -117,15 +117,4 @@ fn flags_of(number: i32) -> Option<u32> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
     u32::from_str_radix(flags.trim(), 8).ok()
-}
-
-/// The same open file under a descriptor that is ours.
-fn duplicate(number: i32) -> io::Result<File> {
-    let own = pidfd_open(getpid(), PidfdFlags::empty());
-    let copy = own.and_then(|own| pidfd_getfd(own, number, PidfdGetfdFlags::empty()));
-    match copy {
-        Ok(copy) => Ok(File::from(copy)),
-        // Some containers forbid it; opening it anew serves all but sockets.
-        Err(_) => OpenOptions::new().append(true).open(format!("/proc/self/fd/{number}")),
-    }
 }

@@ -17,6 +17,7 @@ mod migrate;
 mod redis;
 #[path = "../sandbox/mod.rs"]
 mod sandbox;
+mod session;
 mod signals;
 mod snippets;
 mod terminal;

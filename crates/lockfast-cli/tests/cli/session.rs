@@ -1,0 +1,34 @@
+//! A store in which a lock ends with its holder's connection.
+
+use lockfast_conformance::fault::postgres::Postgres;
+use lockfast_core::Moment;
+use rustix::process::Signal;
+
+use crate::sandbox::{Sandbox, eventually, is_alive};
+
+/// Deaf to TERM, so that it lives until it is killed.
+const DEAF: &str = "trap '' TERM; echo $$ > pids; touch started; while :; do sleep 0.01; done";
+
+/// B72: the server saw the death of the wrapper before the guard had stopped the job.
+#[test]
+fn a_killed_wrapper_does_not_let_the_next_in_before_its_job_is_gone() {
+    let postgres = Postgres::start();
+    let sandbox = Sandbox::on(&format!("{}?mode=advisory", postgres.url()));
+    let wrapper = sandbox.hold(&["job"], DEAF);
+    let job = sandbox.pids("pids", 1)[0];
+    let script = "kill -0 $(cat pids) 2>/dev/null && touch met; touch entered";
+    let next = sandbox.start(["run", "job", "--", "sh", "-c", script]);
+    let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    eventually("the next to wait", || postgres.sql(waits) == "1");
+    let killed = Moment::now();
+    wrapper.signal(Signal::KILL);
+    next.finish().expect(0);
+    let took = Moment::now().since(killed);
+    assert!(!sandbox.path("met").exists(), "the next one met the job of the first");
+    assert!(!is_alive(job));
+    // By the end of the job, not by its ttl of 30 s.
+    assert!(took.as_secs() < 10, "{took:?}");
+    // Nobody else has a connection of ours.
+    let sessions = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+    eventually("nothing to be left", || postgres.sql(sessions) == "0");
+}
