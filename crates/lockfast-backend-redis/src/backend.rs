@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
@@ -21,7 +21,7 @@ use crate::batch::{Give, LOCKS_MAX, Op, Plain, Renew, Renewal, Take, Then};
 use crate::claim::{Answer, Claim};
 use crate::cluster::Cluster;
 use crate::config::{Config, Endpoint, OnDataLoss};
-use crate::inspect::labels_soon;
+use crate::inspect::{Listing, labels_soon};
 use crate::record::{self, Keys, Seen};
 use crate::slot;
 use crate::store::Store;
@@ -35,6 +35,7 @@ use crate::wire::{Failure, Pipeline, Reply};
 pub(crate) struct Redis {
     pub(crate) store: Arc<Store>,
     profile: Profile,
+    pub(crate) listing: Mutex<Option<Listing>>,
     _reach: Reached,
     /// What runs in the background as long as this is there.
     tasks: Vec<AbortHandle>,
@@ -71,7 +72,13 @@ async fn connect_cluster(
         runtime.spawn(Cluster::keep_label(Arc::clone(&store), is_written)).abort_handle(),
     ];
     let reach = Reached::Cluster { _cluster: cluster };
-    Ok(Arc::new(Redis { store, profile: profile(), _reach: reach, tasks }))
+    Ok(Arc::new(Redis {
+        store,
+        profile: profile(),
+        listing: Mutex::default(),
+        _reach: reach,
+        tasks,
+    }))
 }
 
 /// Connects to the server at `address`.
@@ -100,7 +107,13 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
         tasks.push(runtime.spawn(following).abort_handle());
     }
     let reach = Reached::Server { _link: link };
-    Ok(Arc::new(Redis { store, profile: profile(), _reach: reach, tasks }))
+    Ok(Arc::new(Redis {
+        store,
+        profile: profile(),
+        listing: Mutex::default(),
+        _reach: reach,
+        tasks,
+    }))
 }
 
 fn profile() -> Profile {
@@ -380,16 +393,15 @@ impl Backend for Redis {
 
     fn inspect(&self, query: Query) -> BoxFuture<'_, Result<Vec<LockView>>> {
         Box::pin(async move {
-            let names = match query {
+            match query {
                 Query::Name(name) => {
                     check_slot(&self.store, &name)?;
-                    vec![name]
+                    self.look_at(vec![name]).await
                 }
                 Query::Prefix { prefix, after, limit } => {
-                    self.find_names(&prefix, after.as_ref(), limit).await?
+                    self.list(&prefix, after.as_ref(), limit).await
                 }
-            };
-            self.look_at(names).await
+            }
         })
     }
 

@@ -121,7 +121,7 @@ impl Renewal {
         Some(match fields.first()?.as_int()? {
             0 => Self::Lost(LossCause::Forgotten),
             1 => Self::TakenBy(text().and_then(record::read_hold).map(|(id, _)| id.client())),
-            2 => Self::Lost(LossCause::Revoked { reason: text()?.to_owned() }),
+            2 => Self::Lost(LossCause::Revoked { reason: record::read_text(text()?) }),
             3 => Self::Lost(LossCause::DataLost),
             _ => return None,
         })

@@ -166,7 +166,7 @@ impl Admission {
             Some(2) => Error::conflict(claim.mode, mode()?).into(),
             Some(3) => Error::already_held(claim.mode, mode()?).into(),
             Some(4) => {
-                let cause = LossCause::Revoked { reason: text().into() };
+                let cause = LossCause::Revoked { reason: record::read_text(text()) };
                 Failure::new(ErrorKind::Lost, format!("the lease was lost: {cause}"))
             }
             Some(5) => Error::floor_ahead().into(),

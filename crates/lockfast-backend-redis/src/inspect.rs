@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::{ClientId, Label, LockName, LockView, Result};
+use lockfast_core::{ClientId, Label, LockName, LockView, Moment, Result};
 use tokio::sync::oneshot;
 
 use crate::backend::{Redis, ask_at, receive};
@@ -22,6 +22,38 @@ const SOON: Duration = Duration::from_millis(100);
 /// How many keys one step of a listing looks at.
 const SCAN_KEYS: &str = "1000";
 
+/// How many names one walk through all keys keeps for the pages that follow, and for how long.
+const LISTED_MAX: usize = 100_000;
+const LISTED_FOR: Duration = Duration::from_secs(10);
+
+/// Names that were found and not shown yet, so that the next page needs no walk through all keys.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    prefix: String,
+    /// The last that was shown.
+    last: Option<LockName>,
+    names: BTreeSet<LockName>,
+    /// Whether there were no more.
+    is_whole: bool,
+    walked: Moment,
+}
+
+impl Listing {
+    /// Whether this is asked for next.
+    fn goes_on(&self, prefix: &str, after: Option<&LockName>) -> bool {
+        let is_young = Moment::now().since(self.walked) < LISTED_FOR;
+        is_young && after.is_some() && self.prefix == prefix && self.last.as_ref() == after
+    }
+
+    fn take(&mut self, count: usize) -> Vec<LockName> {
+        let taken: Vec<LockName> = (0..count).map_while(|_| self.names.pop_first()).collect();
+        if let Some(last) = taken.last() {
+            self.last = Some(last.clone());
+        }
+        taken
+    }
+}
+
 impl Redis {
     pub(crate) async fn name_holders(&self, name: &LockName, seen: &Seen) -> LockView {
         let clients = seen.holders.iter().filter_map(|holder| holder.claim).map(|(id, _)| id);
@@ -32,38 +64,71 @@ impl Redis {
     pub(crate) async fn look_at(&self, names: Vec<LockName>) -> Result<Vec<LockView>> {
         let mut views = Vec::with_capacity(names.len());
         for names in names.chunks(LOCKS_MAX) {
-            for (name, seen) in look(&self.store, names.to_vec()).await? {
-                views.push(self.name_holders(&name, &seen).await);
-            }
+            let seen = look(&self.store, names.to_vec()).await?;
+            let holders = seen.iter().flat_map(|(_, seen)| &seen.holders);
+            let clients = holders.filter_map(|holder| holder.claim).map(|(id, _)| id).collect();
+            let labels = labels(&self.store, clients).await;
+            let label = |client: &ClientId| labels.get(client).cloned();
+            views.extend(seen.iter().map(|(name, seen)| seen.view(name, label)));
         }
         Ok(views)
     }
 
-    /// The first `limit` names after `after` that Lockfast holds, by walking through all keys.
-    pub(crate) async fn find_names(
+    /// The first `limit` locks after `after`.
+    pub(crate) async fn list(
         &self,
         prefix: &str,
         after: Option<&LockName>,
         limit: usize,
-    ) -> Result<Vec<LockName>> {
-        let mut best: BTreeSet<LockName> = BTreeSet::new();
-        for server in self.store.servers() {
-            self.find_names_on(&server, prefix, after, limit, &mut best).await?;
+    ) -> Result<Vec<LockView>> {
+        let known = lock(&self.listing).take();
+        let mut listing = match known.filter(|it| it.goes_on(prefix, after)) {
+            Some(listing) => listing,
+            None => self.walk(prefix, after, limit).await?,
+        };
+        let mut views: Vec<LockView> = Vec::new();
+        while views.len() < limit {
+            let names = listing.take(limit - views.len());
+            if names.is_empty() && listing.is_whole {
+                break;
+            } else if names.is_empty() {
+                let last = listing.last.clone();
+                listing = self.walk(prefix, last.as_ref(), limit).await?;
+                continue;
+            }
+            // Some may have become free since they were found.
+            let found = self.look_at(names).await?;
+            views.extend(found.into_iter().filter(|it| !it.holders.is_empty() || it.waiting > 0));
         }
-        Ok(best.into_iter().collect())
+        *lock(&self.listing) = Some(listing);
+        Ok(views)
     }
 
-    pub(crate) async fn find_names_on(
+    /// Walks through all keys for the first names after `after` that Lockfast holds. Many more than
+    /// `limit` are kept, because another walk is what costs.
+    async fn walk(&self, prefix: &str, after: Option<&LockName>, limit: usize) -> Result<Listing> {
+        let most = limit.max(LISTED_MAX);
+        let mut names: BTreeSet<LockName> = BTreeSet::new();
+        let mut is_whole = true;
+        for server in self.store.servers() {
+            is_whole &= self.walk_on(&server, (prefix, after), most, &mut names).await?;
+        }
+        let (prefix, last) = (prefix.to_owned(), after.cloned());
+        Ok(Listing { prefix, last, names, is_whole, walked: Moment::now() })
+    }
+
+    /// Walks through the keys of one server. Returns whether all names found room.
+    async fn walk_on(
         &self,
         server: &Store,
-        prefix: &str,
-        after: Option<&LockName>,
-        limit: usize,
+        (prefix, after): (&str, Option<&LockName>),
+        most: usize,
         best: &mut BTreeSet<LockName>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let own = self.store.config().prefix.clone();
         let pattern = format!("{}*", escape_pattern(&format!("{own}{prefix}")));
         let mut cursor = "0".to_owned();
+        let mut is_whole = true;
         loop {
             let (from, pattern) = (cursor.clone(), pattern.clone());
             let replies = ask_at(server, move |pipeline| {
@@ -76,16 +141,16 @@ impl Redis {
                 .iter()
                 .filter(|key| !key.starts_with(record::RESERVED))
                 .filter_map(|key| LockName::new(key.strip_prefix(own.as_str())?).ok())
-                .filter(|name| after.is_none_or(|after| name > after))
-                .filter(|name| best.len() < limit || best.last().is_some_and(|last| name < last));
+                .filter(|name| after.is_none_or(|after| name > after));
             for name in self.keep_held(server, names.collect()).await? {
                 best.insert(name);
-                if best.len() > limit {
+                if best.len() > most {
+                    is_whole = false;
                     best.pop_last();
                 }
             }
             if next == "0" {
-                return Ok(());
+                return Ok(is_whole);
             }
             cursor = next;
         }

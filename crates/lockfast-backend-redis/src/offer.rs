@@ -56,7 +56,8 @@ impl Store {
         {
             if let Some(holder) = record::read_holder(holder) {
                 self.forget(holder);
-                self.losses.report(holder, LossCause::Revoked { reason: reason.into() });
+                let reason = record::read_text(reason);
+                self.losses.report(holder, LossCause::Revoked { reason });
             }
             return;
         }
@@ -68,8 +69,10 @@ impl Store {
             let fields: Vec<&str> = line.split('\t').collect();
             match fields.as_slice() {
                 ["G", holder, fence, at_us, lasts_ms, key] => {
-                    let offer = Offer::read(holder, fence, at_us, lasts_ms);
-                    offer.into_iter().for_each(|offer| self.take_offer(&offer, key));
+                    match Offer::read(holder, fence, at_us, lasts_ms) {
+                        Some(offer) => self.take_offer(&offer, key),
+                        None => tracing::warn!(key, "the server pushed an offer of another form"),
+                    }
                 }
                 ["H", holder, blocked_ms, blocker @ ..] => {
                     let blocked = blocked_ms.parse().ok().map(Duration::from_millis);

@@ -4,6 +4,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
+use lockfast_core::error::printable;
 use lockfast_core::time::wall_clock;
 use lockfast_core::{ClientId, Fence, HolderId, HolderView, Label, LockName, LockView, Mode};
 
@@ -16,7 +17,7 @@ pub(crate) const CROWD_KEY: &str = "lockfast:crowd";
 pub(crate) const WATCH_KEY: &str = "lockfast:watch";
 pub(crate) const CLIENT_KEY: &str = "lockfast:client:";
 pub(crate) const PUSH_CHANNEL: &str = "lockfast:push:";
-pub(crate) const EVENT_CHANNEL: &str = "lockfast:events";
+const EVENT_CHANNEL: &str = "lockfast:events";
 /// Whoever watches a cluster listens to this on each node, so that its scripts know.
 pub(crate) const WATCH_CHANNEL: &str = "lockfast:watched";
 /// What all keys of our own start with; no lock's name may.
@@ -26,6 +27,15 @@ pub(crate) const SHARED_MARK: &str = "lockfast:shared";
 
 pub(crate) const HOLDER_CHARS: usize = 22;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Where events of a database are published: channels belong to the whole server. Whoever watches
+/// writes it into the key that says so.
+pub(crate) fn event_channel(database: u32) -> String {
+    match database {
+        0 => EVENT_CHANNEL.to_owned(),
+        _ => format!("{EVENT_CHANNEL}/{database}"),
+    }
+}
 
 /// The 22 characters of a holder; the first 8 are its client's.
 pub fn write_holder(holder: HolderId) -> String {
@@ -112,10 +122,21 @@ pub fn write_label(label: &Label) -> String {
 /// The label of what [`write_label`] wrote.
 pub fn read_label(stored: &str) -> Option<Label> {
     let mut parts = stored.splitn(4, '\t');
-    let (program, host) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+    let (program, host) = (read_text(parts.next()?), read_text(parts.next()?));
     let pid = parts.next()?.parse().ok()?;
-    let text = parts.next()?;
-    Some(Label { program, host, pid, text: (!text.is_empty()).then(|| text.to_owned()) })
+    let text = read_text(parts.next()?);
+    Some(Label { program, host, pid, text: (!text.is_empty()).then_some(text) })
+}
+
+/// Text for people that somebody has stored, as a label may be: printable, and not too long.
+pub(crate) fn read_text(stored: &str) -> String {
+    let shown = printable(stored);
+    let most = Label::TEXT_BYTES_MAX;
+    if shown.len() <= most {
+        return shown.into_owned();
+    }
+    let end = (0..=most).rev().find(|at| shown.is_char_boundary(*at)).unwrap_or(0);
+    shown[..end].to_owned()
 }
 
 /// The keys of one lock.
@@ -255,6 +276,24 @@ mod tests {
         }
         for text in ["", "short", "AAAAAAAAAAAAAAAAAAAAAB", "AAAAAAAAAAAAAAAAAAAAA!"] {
             assert_eq!(read_holder(text), None, "{text}");
+        }
+    }
+
+    /// B31: whoever can write to the server can write any label.
+    #[test]
+    fn a_label_is_what_people_can_be_shown() {
+        let long = "é".repeat(5000);
+        let stored = format!("sh\u{1b}[2J\tho\u{202e}st\t7\tL: free\n{long}");
+        let label = read_label(&stored).unwrap();
+        assert_eq!(
+            (label.program.as_str(), label.host.as_str()),
+            ("sh\\u{1b}[2J", "ho\\u{202e}st")
+        );
+        let text = label.text.clone().unwrap();
+        assert!(text.starts_with("L: free\\né"), "{text}");
+        assert!(label.with_text(&text).is_ok(), "{text}");
+        for stored in ["", "a\tb", "a\tb\tc\td", "a\tb\t-1\td", "a\tb\t99999999999\td"] {
+            assert_eq!(read_label(stored), None, "{stored:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 mod command;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -34,8 +34,10 @@ pub(crate) type Labels = Arc<Mutex<HashMap<ClientId, Label>>>;
 
 /// So many requests at once are worth two batches.
 const HALVED_MIN: usize = 8;
-/// How long the server remembers a client that is never heard of again.
+/// How long the server remembers a client that is never heard of again, and how often it is reminded
+/// of one that asks.
 const CLIENT_MS: &str = "86400000";
+const CLIENT_REFRESH: Duration = Duration::from_secs(3600);
 /// How long replicas may take to confirm a grant: so long, and at most this part of the ttl, so
 /// that whoever asks is told before it stops listening.
 const REPLICAS_MS_MAX: u64 = 1000;
@@ -63,6 +65,8 @@ pub(crate) struct Store {
     enrolment: Mutex<Enrolment>,
     needs_scripts: AtomicBool,
     needs_enrolment: AtomicBool,
+    /// When the server is reminded of us.
+    refresh_ns: AtomicU64,
     /// How many requests wait for their answers.
     flying: AtomicUsize,
     /// Whether what was given back last went on to somebody who waited for it.
@@ -125,6 +129,7 @@ impl Store {
             enrolment: Mutex::default(),
             needs_scripts: AtomicBool::new(false),
             needs_enrolment: AtomicBool::new(false),
+            refresh_ns: AtomicU64::new((Moment::now() + CLIENT_REFRESH).host_ns()),
             held: quarantine.then(Mutex::default),
             simplicity: Simplicity::new(is_simple),
             unsettled: Unsettled::default(),

@@ -69,3 +69,23 @@ async fn a_holder_is_released_once_in_a_batch() {
         assert_eq!(answer.await.unwrap(), Ok(ReleaseOutcome::Released));
     }
 }
+
+/// B37: the server forgets a client after a day, so that one which lives for longer reminds it.
+#[tokio::test]
+async fn the_server_is_reminded_of_a_client() {
+    let store = store();
+    let load = || {
+        let holder = HolderId::random(store.client).unwrap();
+        store.submit(Op::Give(Give::new(LockName::new("a").unwrap(), holder, Then::Nothing)));
+        let mut pipeline = Pipeline::default();
+        let (batch, _) = store.load(&mut pipeline).unwrap();
+        (batch.preamble, String::from_utf8(pipeline.as_bytes().to_vec()).unwrap())
+    };
+    assert_eq!(load().0, 0);
+    store.refresh_ns.store(0, Ordering::Relaxed);
+    let (before, sent) = load();
+    assert_eq!(before, 1);
+    assert!(sent.contains("PEXPIRE\r\n$24\r\nlockfast:client:"), "{sent}");
+    assert!(sent.contains("86400000"), "{sent}");
+    assert_eq!(load().0, 0, "not again for a while");
+}

@@ -115,7 +115,7 @@ impl Watcher {
         let server = servers.get(at).unwrap_or(store);
         let mut connection = server.dialer.dial().await?;
         let mut pipeline = Pipeline::default();
-        pipeline.all(&["SUBSCRIBE", record::EVENT_CHANNEL]);
+        pipeline.all(&["SUBSCRIBE", &record::event_channel(store.config().database)]);
         connection.ask(pipeline).await?;
         keep_publishing(store).await?;
         Ok(connection)
@@ -180,9 +180,10 @@ async fn keep_publishing(store: &Arc<Store>) -> std::result::Result<(), Failure>
     cluster.into_iter().for_each(|it| it.is_watching.store(true, Ordering::Release));
     for server in store.servers() {
         let (asker, answer) = oneshot::channel();
+        let channel = record::event_channel(store.config().database);
         let write = move |pipeline: &mut Pipeline| match is_cluster {
             true => pipeline.all(&["SUBSCRIBE", record::WATCH_CHANNEL]),
-            false => pipeline.all(&["SET", record::WATCH_KEY, "1", "PX", WATCH_MS]),
+            false => pipeline.all(&["SET", record::WATCH_KEY, &channel, "PX", WATCH_MS]),
         };
         let plain = Plain { write: Box::new(write), asker, slot: None, tries: 0 };
         server.submit_here(Op::Plain(plain));

@@ -20,8 +20,15 @@ use tokio::runtime::{Builder, Runtime};
 
 /// So long that no renewal brings what a push should have brought.
 const LONG: Duration = Duration::from_secs(300);
+/// Of a lease that must be renewed while the runtime does nothing.
+const SHORT: Duration = Duration::from_secs(3);
 /// More than the keeper needs to notice, and less than anything else that would help.
 const SOON: Duration = Duration::from_secs(5);
+
+/// Waits until a short lease that was not renewed since then would be over.
+fn outlast_a_short_lease(since: Moment) {
+    std::thread::sleep((since + SHORT).remaining(Moment::now()) + Duration::from_millis(200));
+}
 
 fn single() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -83,7 +90,7 @@ fn a_blocked_runtime() {
     let home = std::thread::spawn(move || {
         single().block_on(async {
             // On a connection of its own: its renewals would let the keeper hear the rest too.
-            let kept = hold(&connect(&url).await, "kept", ttl(Duration::from_secs(3))).await;
+            let kept = hold(&connect(&url).await, "kept", ttl(SHORT)).await;
             let locker = connect(&url).await;
             let revoked = hold(&locker, "revoked", ttl(LONG)).await;
             settle_in(&locker).await;
@@ -95,9 +102,10 @@ fn a_blocked_runtime() {
         });
     });
     let (locker, kept, revoked) = is_blocked.recv().unwrap();
+    let since = Moment::now();
     check_that_revocation_is_heard(&redis, &revoked);
     check_that_others_are_served(&locker);
-    std::thread::sleep(Duration::from_millis(1500));
+    outlast_a_short_lease(since);
     kept.check().expect("the keeper renews it");
     drop(revoked);
     unblock.send(()).unwrap();
@@ -127,15 +135,16 @@ fn a_runtime_that_nobody_drives() {
     let redis = Redis::start();
     let home = single();
     let (locker, revoked, kept) = home.block_on(async {
-        let kept = hold(&connect(&redis.url()).await, "kept", ttl(Duration::from_secs(3))).await;
+        let kept = hold(&connect(&redis.url()).await, "kept", ttl(SHORT)).await;
         let locker = connect(&redis.url()).await;
         let revoked = hold(&locker, "revoked", ttl(LONG)).await;
         settle_in(&locker).await;
         (locker, revoked, kept)
     });
+    let since = Moment::now();
     check_that_revocation_is_heard(&redis, &revoked);
     check_that_others_are_served(&locker);
-    std::thread::sleep(Duration::from_millis(1500));
+    outlast_a_short_lease(since);
     home.block_on(async {
         kept.check().expect("the keeper renews it");
         kept.release().await.unwrap();

@@ -33,7 +33,8 @@ use kit::direct::Direct;
 use kit::{Redis, Setup, bounded, check_error, connect, eventually, hold, try_connect, ttl};
 use lockfast::{ErrorKind, Locker, Mode, Moment, Options};
 use lockfast_core::{
-    AcquireRequest, LockName, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Wait,
+    AcquireRequest, LockName, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
+    RevokeRequest, Wait,
 };
 use tokio::runtime::Runtime;
 
@@ -355,6 +356,85 @@ async fn a_listing_among_other_keys() {
     assert_eq!(names(locker.list("", None, 2).await.unwrap()), ["a", "a*c"]);
     let after = LockName::new("a*c").unwrap();
     assert_eq!(names(locker.list("", Some(&after), 2).await.unwrap()), ["ab", "b"]);
+}
+
+/// B24: all pages of a listing need one walk through the keys, and show what there is by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_of_a_listing_share_a_walk() {
+    const LOCKS: usize = 1500;
+    const PAGE: usize = 50;
+    let redis = Redis::start();
+    let locker = connect(&redis.url()).await;
+    let fence = "1700000000000000";
+    let holder = "AAAAAAAAAAAAAAAAAAAAAA";
+    let values: Vec<String> =
+        (0..LOCKS).flat_map(|at| [format!("lock-{at:04}"), format!("{holder}.{fence}")]).collect();
+    let set = ["MSET"].into_iter().chain(values.iter().map(String::as_str));
+    redis.cli(&set.collect::<Vec<_>>());
+    let before = calls(&redis, "scan");
+    let mut seen: Vec<LockName> = Vec::new();
+    loop {
+        let page = locker.list("", seen.last(), PAGE).await.unwrap();
+        if seen.len() == PAGE {
+            // What became free since the walk is not shown, and the page is full all the same.
+            redis.cli(&["DEL", "lock-0100", "lock-0101"]);
+        }
+        let is_last = page.len() < PAGE;
+        seen.extend(page.into_iter().map(|view| view.name));
+        if is_last {
+            break;
+        }
+    }
+    let names = |mut at: std::ops::Range<usize>, gone: &[usize]| -> Vec<String> {
+        at.by_ref().filter(|at| !gone.contains(at)).map(|at| format!("lock-{at:04}")).collect()
+    };
+    let seen: Vec<String> = seen.iter().map(ToString::to_string).collect();
+    assert_eq!(seen, names(0..LOCKS, &[100, 101]));
+    let walked = calls(&redis, "scan") - before;
+    assert!(walked <= 2 * (LOCKS as u64 / 1000 + 2), "{walked} steps");
+    // Whoever asks for something else is answered from now.
+    redis.cli(&["SET", "lock-0100", &format!("{holder}.{fence}")]);
+    let after = LockName::new("lock-0099").unwrap();
+    let page = locker.list("", Some(&after), 1).await.unwrap();
+    assert_eq!(page[0].name.to_string(), "lock-0100");
+}
+
+/// B39: who watches one database sees nothing of the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn databases_are_watched_apart() {
+    let redis = Redis::start();
+    let url = |database: u32| format!("{}/{database}", redis.url());
+    let (zero, one) = (connect(&url(0)).await, connect(&url(1)).await);
+    let mut seen_zero = bounded(zero.watch()).await.unwrap();
+    let mut seen_one = bounded(one.watch()).await.unwrap();
+    for (locker, name) in [(&zero, "of-zero"), (&one, "of-one"), (&zero, "of-zero")] {
+        hold(locker, name, ttl(LONG)).await.release().await.unwrap();
+    }
+    for (seen, name, count) in [(&mut seen_zero, "of-zero", 4), (&mut seen_one, "of-one", 2)] {
+        for _ in 0..count {
+            let event = bounded(seen.next()).await.unwrap();
+            assert_eq!(event.name.to_string(), name, "{event:?}");
+        }
+        let more = tokio::time::timeout(Duration::from_millis(200), seen.next()).await;
+        assert!(more.is_err(), "{more:?}");
+    }
+}
+
+/// B39: a revocation costs those who take other locks nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cycle_after_a_revocation_is_two_commands() {
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    direct.take(direct.request("taken", Wait::No)).await;
+    let name = LockName::new("taken").unwrap();
+    let revoke = RevokeRequest { name, expect_fence: None, reason: "test".into() };
+    bounded(direct.backend.revoke(revoke)).await.unwrap();
+    let before = calls(&redis, "evalsha");
+    for _ in 0..50 {
+        let holder = direct.take(direct.request("a", Wait::No)).await;
+        direct.give("a", holder).await;
+    }
+    assert_eq!(calls(&redis, "evalsha") - before, 100);
 }
 
 /// With `min_replicas`, a grant that replicas do not have is undone and refused.

@@ -104,7 +104,8 @@ end
 if #left == 0 then
   redis.call('SET', KEYS[1], string.format('%.0f', fence), unpack(CLUSTER and { 'PX', 86400000 } or {}))
   if watched then
-    redis.call('PUBLISH', 'lockfast:events', string.format('%.0f\n', now_us) .. table.concat(events, '\n'))
+    local channel = string.match(tostring(watched), '^lockfast:events.*') or 'lockfast:events'
+    redis.call('PUBLISH', channel, string.format('%.0f\n', now_us) .. table.concat(events, '\n'))
   end
   return answers
 end

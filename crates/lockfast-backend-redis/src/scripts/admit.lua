@@ -12,7 +12,8 @@
 -- The mode in which others share the lock, if they do.
 local function shared_mode(at, value)
   if value == MARK then
-    return redis.call('HGET', KEYS[at + 2], 'm')
+    local mode = redis.call('HGET', KEYS[at + 2], 'm')
+    return assert(not mode or (is_mode(mode) and mode ~= 'x'), 'rubbish') and mode
   end
   for _, text in ipairs(redis.call('ZRANGE', KEYS[at + 1], 0, -1)) do
     local mode = string.match(text, '^[^.]+%.([^.]+)')

@@ -44,6 +44,10 @@ local function doubt(client)
   end
 end
 
+local function is_mode(mode)
+  return mode == 'x' or mode == 's' or (mode and string.find(mode, '^p[1-9]%d*$') ~= nil)
+end
+
 local function raise_fence(floor)
   local number = fence + 1
   if number < now_us then
@@ -59,9 +63,13 @@ local function raise_fence(floor)
   return number
 end
 
+-- Nothing is read from what is no claim.
 local function read_claim(text)
   local holder, mode, ttl, delay, floor =
     string.match(text, '^([^.]+)%.([^.]+)%.(%d+)%.(%d+)%.?(%d*)$')
+  if not is_mode(mode) then
+    return {}
+  end
   return {
     holder = holder, mode = mode, ttl = tonumber(ttl), delay = tonumber(delay),
     floor = tonumber(floor), text = text,
@@ -284,7 +292,9 @@ local function finish()
     redis.call('SET', KEYS[1], string.format('%.0f', fence), unpack(CLUSTER and { 'PX', 86400000 } or {}))
   end
   if #events > 0 then
-    redis.call('PUBLISH', 'lockfast:events', string.format('%.0f\n', now_us) .. table.concat(events, '\n'))
+    -- Whoever watches says where; on a cluster there is one database.
+    local channel = string.match(tostring(watched), '^lockfast:events.*') or 'lockfast:events'
+    redis.call('PUBLISH', channel, string.format('%.0f\n', now_us) .. table.concat(events, '\n'))
   end
 end
 

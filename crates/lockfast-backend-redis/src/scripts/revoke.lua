@@ -10,7 +10,8 @@ local now_us = time[1] * 1000000 + time[2]
 local fence = redis.pcall('GET', KEYS[1]) or '0'
 fence = type(fence) == 'string' and string.find(fence, '^%d+$') and tonumber(fence)
 local fence_before = fence
-local watched = redis.call('EXISTS', KEYS[3]) == 1
+local watched = redis.pcall('GET', KEYS[3])
+watched = type(watched) == 'string' and watched
 if CLUSTER then
   watched = redis.call('PUBSUB', 'NUMSUB', 'lockfast:watched')[2] > 0
 end

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use lockfast_core::HolderId;
+use lockfast_core::{HolderId, Moment};
 
-use super::{CLIENT_MS, Enrolment, REPLICAS_MS_MAX, REPLICAS_PART_OF_TTL, Store, lock};
+use super::{
+    CLIENT_MS, CLIENT_REFRESH, Enrolment, REPLICAS_MS_MAX, REPLICAS_PART_OF_TTL, Store, lock,
+};
 use crate::batch::{Batch, Give, Op, Take};
 use crate::claim::whole_ms;
 use crate::config::OnDataLoss;
@@ -19,6 +21,12 @@ impl Store {
         }
         if self.needs_enrolment.swap(false, Ordering::AcqRel) {
             self.write_enrolment(pipeline, &lock(&self.enrolment));
+        }
+        let now = Moment::now();
+        // On a cluster the label is where no request need go.
+        if self.cluster.is_none() && self.refresh_ns.load(Ordering::Relaxed) <= now.host_ns() {
+            self.refresh_ns.store((now + CLIENT_REFRESH).host_ns(), Ordering::Relaxed);
+            pipeline.all(&["PEXPIRE", &self.client_key, CLIENT_MS]);
         }
     }
 

@@ -83,6 +83,11 @@ impl Pipeline {
         self.commands -= 1;
     }
 
+    #[cfg(test)]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// How many replies it will bring.
     pub fn commands(&self) -> usize {
         self.commands

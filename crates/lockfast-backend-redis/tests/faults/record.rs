@@ -116,6 +116,8 @@ async fn rubbish_in_the_bookkeeping() {
         (["SET", &queue, "rubbish"].as_slice(), &queue),
         (&["ZADD", &queue, "1", "rubbish"], &queue),
         (&["ZADD", &queue, "1", "AAAAAAAAAAAAAAAAAAAAAA.x.soon.never"], &queue),
+        (&["ZADD", &queue, "1", "AAAAAAAAAAAAAAAAAAAAAA.z.1000.0"], &queue),
+        (&["ZADD", &queue, "1", "AAAAAAAAAAAAAAAAAAAAAA.p0.1000.0"], &queue),
         (&["SET", &revoked, "rubbish"], &revoked),
     ] {
         let guard = hold(&first, NAME, ttl(TTL)).await;
@@ -151,6 +153,45 @@ async fn rubbish_in_the_bookkeeping() {
     check_error(&error, ErrorKind::CorruptRecord, &[&shared]);
     loss(&reader, TTL).await;
     wait_for_renewal(&other, TTL).await;
+}
+
+/// P1, P11: rubbish among those who share a lock: nobody is let in beside them, and the error names the
+/// key.
+/// The user sees: `CorruptRecord` with the key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rubbish_among_those_who_share() {
+    let redis = Redis::start();
+    let (first, second) = (connect(&redis.url()).await, connect(&redis.url()).await);
+    let shared = format!("lockfast:{{{NAME}}}:shared");
+    for (field, value) in [("m", "zebra"), ("m", "x"), ("m", "p0"), ("e", "soon")] {
+        let lock = first.rwlock(NAME).unwrap().read().with(ttl(TTL)).unwrap();
+        let reader = bounded(lock.acquire()).await.unwrap();
+        redis.cli(&["HSET", &shared, field, value]);
+        let other = second.rwlock(NAME).unwrap().read().with(ttl(TTL)).unwrap();
+        let error = bounded(other.try_acquire()).await.err();
+        check_error(&error.expect("an error"), ErrorKind::CorruptRecord, &[&shared]);
+        assert_eq!(redis.cli(&["HLEN", &shared]), "3", "{field} {value}: nobody was let in");
+        redis.cli(&["DEL", NAME, &shared]);
+        drop(reader);
+    }
+}
+
+/// What serves all locks is of another type: it is replaced where it is only a hint, and nothing is
+/// granted twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hints_of_another_type() {
+    let redis = Redis::start();
+    let locker = connect(&redis.url()).await;
+    hold(&locker, NAME, ttl(TTL)).await.release().await.unwrap();
+    let keys = redis.cli(&["KEYS", "lockfast:client:*"]);
+    let told = format!("lockfast:{{{NAME}}}:told");
+    for key in [keys.as_str(), "lockfast:crowd", "lockfast:watch", &told] {
+        redis.cli(&["DEL", key]);
+        redis.cli(&["HSET", key, "field", "value"]);
+        let guard = hold(&locker, NAME, ttl(TTL)).await;
+        assert!(matches!(guard.release().await.unwrap(), Released::Released), "{key}");
+        redis.cli(&["DEL", key]);
+    }
 }
 
 /// P4: the caller's floor heals a fence that went back, but not one from a clock that is far

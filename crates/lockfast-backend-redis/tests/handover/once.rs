@@ -186,3 +186,45 @@ async fn giving_up_in_a_long_line() {
     let took = Duration::from_micros(spent() - before);
     assert!(took < Duration::from_millis(1), "the server looked through the queue for {took:?}");
 }
+
+/// Whoever may publish on the server pushes rubbish to a client that waits: nothing is granted, and it
+/// goes on waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pushes_that_are_not_the_servers() {
+    let redis = Redis::start();
+    let (near, far) = (Direct::connect(&redis.url()).await, Direct::connect(&redis.url()).await);
+    let holder = near.take(near.request(NAME, Wait::No)).await;
+    let waiter = far.queue(NAME).await;
+    let claim = redis.cli(&["ZRANGE", &format!("lockfast:{{{NAME}}}:queue"), "0", "0"]);
+    let (claimant, channel) = (&claim[..22], format!("lockfast:push:{}", &claim[..8]));
+    let now = redis.cli(&["GET", "lockfast:fence"]);
+    for push in [
+        "".to_owned(),
+        "G".to_owned(),
+        "G\t\t\t\t\t".to_owned(),
+        format!("G\t{claimant}\t{now}\t{now}\t1500\tanother"),
+        format!("G\t{claimant}\t0\t{now}\t1500\t{NAME}"),
+        format!("G\t{claimant}\t-1\t{now}\t1500\t{NAME}"),
+        format!("G\t{claimant}\t9007199254740992\t{now}\t1500\t{NAME}"),
+        format!("G\t{claimant}\tnan\t{now}\t1500\t{NAME}"),
+        format!("G\t{claimant}\t{now}\tsoon\t1500\t{NAME}"),
+        format!("G\t{claimant}\t{now}\t{now}\tlong\t{NAME}"),
+        format!("G\tAAAAAAAAAAAAAAAAAAAAAA\t{now}\t{now}\t1500\t{NAME}"),
+        format!("H\t{claimant}\t18446744073709551615"),
+        format!("H\t{claimant}\t-1\t"),
+        format!("H\t{claimant}\t0\t{}", &claim[..8]),
+        "R\t\t".to_owned(),
+        "R\tAAAAAAAAAAAAAAAAAAAAAA\t\u{1b}[2J".to_owned(),
+        "W".to_owned(),
+        "Z\t\u{202e}".to_owned(),
+    ] {
+        assert_eq!(redis.cli(&["PUBLISH", &channel, &push]), "1");
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!waiter.is_finished(), "it was let in");
+    assert_eq!(near.waiting(NAME).await, 1);
+    let start = Moment::now();
+    assert_eq!(near.give(NAME, holder).await, ReleaseOutcome::Released);
+    let (_, granted) = bounded(waiter).await.unwrap();
+    assert!(granted.since(start) < SOON, "{:?}", granted.since(start));
+}
