@@ -9,16 +9,22 @@
 --   { 5 } { 6 } { 7 }               floor too high, key of another type, fence exhausted
 --   { 8, text }                     the server does not let us write
 
+-- How many claims at either end of the queue are asked for their mode: it must not take longer in a
+-- longer one. Those in between are found out when their turn comes, and wait for each other.
+local MODES_MAX = 32
+
 -- The mode in which others share the lock, if they do.
 local function shared_mode(at, value)
   if value == MARK then
     local mode = redis.call('HGET', KEYS[at + 2], 'm')
     return assert(not mode or (is_mode(mode) and mode ~= 'x'), 'rubbish') and mode
   end
-  for _, text in ipairs(redis.call('ZRANGE', KEYS[at + 1], 0, -1)) do
-    local mode = string.match(text, '^[^.]+%.([^.]+)')
-    if mode ~= 'x' then
-      return mode
+  for _, first in ipairs({ 0, -MODES_MAX }) do
+    for _, text in ipairs(redis.call('ZRANGE', KEYS[at + 1], first, first + MODES_MAX - 1)) do
+      local mode = string.match(text, '^[^.]+%.([^.]+)')
+      if mode ~= 'x' then
+        return mode
+      end
     end
   end
   return nil

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockfast_conformance::fault::proxy::{Link, Proxy};
-use lockfast_core::{LockName, Moment, ReleaseOutcome, ReleaseRequest, Wait};
+use lockfast_core::{
+    AcquireRequest, ErrorKind, LockName, Mode, Moment, ReleaseOutcome, ReleaseRequest, Wait,
+};
 
 use tokio::task::JoinHandle;
 
 use crate::kit::direct::Direct;
-use crate::kit::{Redis, Setup, bounded, eventually, topology};
+use crate::kit::{Redis, Setup, bounded, check_error, eventually, topology};
 
 const NAME: &str = "nightly";
 /// Longer than anything takes that is not held up, and shorter than the slow poll.
@@ -154,14 +156,13 @@ async fn an_offer_that_waits_for_a_replica() {
     }
 }
 
-/// B23: whoever gives up waiting costs the server the same however long the line is.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn giving_up_in_a_long_line() {
-    let redis = Redis::start();
-    let direct = Direct::connect(&redis.url()).await;
-    direct.take(direct.request(NAME, Wait::No)).await;
+/// How many stand in a long line.
+const CROWD: usize = 50_000;
+
+/// Lets many wait who are not there. Returns the key of the queue.
+fn fill_the_line(redis: &Redis) -> String {
     let queue = format!("lockfast:{{{NAME}}}:queue");
-    for some in 0..50 {
+    for some in 0..CROWD / 1000 {
         let members = (0..1000).flat_map(|at| {
             let number = 1000 * some + at;
             [number.to_string(), format!("{number:022}.x.60000.0")]
@@ -170,21 +171,58 @@ async fn giving_up_in_a_long_line() {
         let head = ["ZADD", &queue].into_iter();
         redis.cli(&head.chain(members.iter().map(String::as_str)).collect::<Vec<_>>());
     }
+    queue
+}
+
+/// How long the server has looked through queues.
+fn searched(redis: &Redis) -> Duration {
+    let stats = redis.cli(&["INFO", "commandstats"]);
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_zrange:"));
+    let usec = line.and_then(|line| line.split_once("usec="));
+    let usec = usec.map_or(0, |(_, rest)| rest.split(',').next().unwrap().parse().unwrap());
+    Duration::from_micros(usec)
+}
+
+/// B23: whoever gives up waiting costs the server the same however long the line is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn giving_up_in_a_long_line() {
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    direct.take(direct.request(NAME, Wait::No)).await;
+    let queue = fill_the_line(&redis);
     let waiter = direct.queue(NAME).await;
-    let spent = || -> u64 {
-        let stats = redis.cli(&["INFO", "commandstats"]);
-        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_zrange:"));
-        let usec = line.and_then(|line| line.split_once("usec="));
-        usec.map_or(0, |(_, rest)| rest.split(',').next().unwrap().parse().unwrap())
-    };
-    let before = spent();
+    let before = searched(&redis);
     waiter.abort();
     eventually("it has left", Duration::from_secs(10), async || {
-        redis.cli(&["ZCARD", &queue]) == "50000"
+        redis.cli(&["ZCARD", &queue]) == CROWD.to_string()
     })
     .await;
-    let took = Duration::from_micros(spent() - before);
+    let took = searched(&redis) - before;
     assert!(took < Duration::from_millis(1), "the server looked through the queue for {took:?}");
+}
+
+/// B50: whoever begins to wait to share a lock costs the server the same however long the line is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sharing_at_the_end_of_a_long_line() {
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    direct.take(direct.request(NAME, Wait::No)).await;
+    let queue = fill_the_line(&redis);
+    let before = searched(&redis);
+    let waiter = tokio::spawn({
+        let direct = direct.clone();
+        let request = AcquireRequest { mode: Mode::Shared, ..direct.request(NAME, Wait::Forever) };
+        async move { direct.take(request).await }
+    });
+    let count = (CROWD + 1).to_string();
+    eventually("it waits", SOON, async || redis.cli(&["ZCARD", &queue]) == count).await;
+    let took = searched(&redis) - before;
+    assert!(took < Duration::from_millis(1), "the server looked through the queue for {took:?}");
+    let other = Mode::permit(2).unwrap();
+    let request = AcquireRequest { mode: other, ..direct.request(NAME, Wait::Forever) };
+    let error = bounded(direct.backend.acquire(request)).await.unwrap_err();
+    check_error(&error, ErrorKind::Conflict, &[]);
+    waiter.abort();
 }
 
 /// Whoever may publish on the server pushes rubbish to a client that waits: nothing is granted, and it
