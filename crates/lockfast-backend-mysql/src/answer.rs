@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockfast_core::lobby::Purpose;
 use lockfast_core::time::ClockPair;
-use lockfast_core::{Grant, Moment, ReleaseOutcome, Retry};
+use lockfast_core::{Grant, Moment, Retry};
 
 use crate::batch::{Asker, Batch, Op, Renewal, Take};
 use crate::claim::{Admission, Answer};
@@ -110,11 +110,7 @@ impl Store {
             }
         }
         for (number, give) in gives.into_iter().enumerate() {
-            let outcome = match sections.gives.of(number) {
-                Ok("1") => Ok(ReleaseOutcome::Released),
-                Ok("0") => Ok(ReleaseOutcome::NotHeld),
-                _ => Err(nonsense()),
-            };
+            let outcome = sections.gives.of(number).and_then(|word| give.read(word));
             let _ = give.asker.send(outcome);
         }
         let mut outcomes: Vec<Result<Vec<Renewal>, Failure>> =
@@ -170,6 +166,9 @@ impl Store {
     pub(crate) fn mend(&self, ops: impl Iterator<Item = Op>, failure: &Failure) -> bool {
         let mut again = Vec::new();
         for mut op in ops {
+            if let (Op::Give(give), Remedy::ReconnectAndRepeat) = (&mut op, failure.remedy) {
+                give.is_doubtful = true;
+            }
             let is_again = match failure.remedy {
                 Remedy::Tell | Remedy::Reconnect => false,
                 Remedy::Repeat => op.try_again(REPEATS_MAX),

@@ -36,7 +36,7 @@ pub(crate) struct Mysql {
 pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result<Arc<dyn Backend>> {
     let dialer = Dialer::new(Config::read(&address)?)?;
     let runtime = context.runtime.clone();
-    let store = Store::new(dialer, context);
+    let store = Store::new(dialer, context).map_err(|failure| failure.to_error())?;
     let connecting = Task::start(&runtime, {
         let store = Arc::clone(&store);
         async move { store.connect().await }
@@ -113,7 +113,7 @@ impl Mysql {
         drop(self.store.lobby.take(holder));
         let (asker, answer) = oneshot::channel();
         let lock = name.clone();
-        self.store.submit(Op::Give(Give { name, holder, asker, tries: 0 }));
+        self.store.submit(Op::Give(Give::new(name, holder, asker)));
         receive(answer).await.map_err(|error| error.with_lock(&lock))
     }
 

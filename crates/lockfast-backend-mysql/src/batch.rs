@@ -37,6 +37,24 @@ pub(crate) struct Give {
     pub(crate) holder: HolderId,
     pub(crate) asker: Asker<ReleaseOutcome>,
     pub(crate) tries: u8,
+    /// Whether it was sent before and nobody knows what came of it.
+    pub(crate) is_doubtful: bool,
+}
+
+impl Give {
+    pub(crate) fn new(name: LockName, holder: HolderId, asker: Asker<ReleaseOutcome>) -> Self {
+        Self { name, holder, asker, tries: 0, is_doubtful: false }
+    }
+
+    /// What the server says about it. That nothing is there may be what an earlier try has done.
+    pub(crate) fn read(&self, word: &str) -> Result<ReleaseOutcome, Failure> {
+        match word {
+            "1" => Ok(ReleaseOutcome::Released),
+            "0" if self.is_doubtful => Err(Failure::of_doubt()),
+            "0" => Ok(ReleaseOutcome::NotHeld),
+            _ => Err(Failure::of_nonsense("a release of another form")),
+        }
+    }
 }
 
 /// Asks for more time.

@@ -99,6 +99,11 @@ pub(crate) fn write_client(client: ClientId) -> String {
     client.to_string().to_ascii_uppercase()
 }
 
+/// A client and a secret of its own, which is as long as a holder.
+pub(crate) fn write_secret(client: ClientId) -> Result<String, Failure> {
+    Ok(HolderId::random(client)?.to_hex().to_ascii_uppercase())
+}
+
 pub(crate) fn read_client(text: &str) -> Option<ClientId> {
     let mut bytes = [0; 6];
     if text.len() != 12 || !text.is_ascii() {
@@ -134,8 +139,8 @@ impl Admission {
         Err(match code {
             "G" => return read_fence(rest).map(Self::Granted),
             "W" => {
-                // None when another claim of this client looks.
-                let blocked = rest.parse().ok().map(Duration::from_micros);
+                let blocked = rest.parse().map(Duration::from_micros).map_err(|_| nonsense())?;
+                let blocked = Some(blocked);
                 return Ok(Self::Waiting(Place { blocked, now_us: None }));
             }
             "T" => return Seen::read(rest).map(Self::Taken).ok_or_else(nonsense),

@@ -56,6 +56,15 @@ impl Failure {
         Self::new(ErrorKind::Unreachable, message).with(Remedy::Reconnect)
     }
 
+    /// A release whose answer was lost finds nothing when it is repeated: it may have been made, or
+    /// the lease may have ended before it.
+    pub(crate) fn of_doubt() -> Self {
+        let message = "the answer to the release was lost, and nothing is held any more";
+        let mut failure = Self::new(ErrorKind::Unreachable, message);
+        failure.retry = Retry::Never;
+        failure
+    }
+
     /// The server answered something else than we understand.
     pub(crate) fn of_nonsense(what: &str) -> Self {
         let message = format!("the database holds procedures that are not Lockfast's: {what}");
@@ -121,7 +130,14 @@ impl Failure {
                 ErrorKind::TlsHandshake,
                 format!("the server wants an encrypted connection; add tls=yes to the URL: {said}"),
             ),
-            1044 | 1045 | 1130 | 1142 | 1143 | 1227 | 1370 | 1419 | 1698 => {
+            1370 => Self::new(
+                ErrorKind::Permission,
+                format!(
+                    "{said}; it is not there (run lockfast migrate), or not granted: grant what the \
+                     README names, also after each upgrade"
+                ),
+            ),
+            1044 | 1045 | 1130 | 1142 | 1143 | 1227 | 1419 | 1698 => {
                 Self::new(ErrorKind::Permission, said)
             }
             1049 => Self::new(ErrorKind::InvalidConfig, said),
@@ -130,6 +146,14 @@ impl Failure {
             1054 | 1146 | 1305 | 1318 | 1449 => Self::new(
                 ErrorKind::InvalidConfig,
                 format!("the schema is missing or not whole; run lockfast migrate: {said}"),
+            ),
+            // The digits by which a client introduces itself are more than version 1 takes.
+            1406 => Self::new(
+                ErrorKind::InvalidConfig,
+                format!(
+                    "the schema is of an older version; run lockfast migrate, when no older program \
+                     uses the database any more: {said}"
+                ),
             ),
             1040 | 1203 | 1226 => Self::new(ErrorKind::Unreachable, said),
             1644 if error.message.starts_with("lockfast: the server is read-only") => {

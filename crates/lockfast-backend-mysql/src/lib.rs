@@ -52,6 +52,8 @@ pub fn connect(
 pub fn migrate(address: Address) -> BoxFuture<'static, Result<Migration>> {
     Box::pin(async move {
         let dialer = wire::Dialer::new(config::Config::read(&address)?)?;
-        migration::migrate(&dialer).await.map_err(|failure| failure.to_error())
+        migration::migrate(&dialer, migration::Extent::Upgrade)
+            .await
+            .map_err(|failure| failure.to_error())
     })
 }

@@ -7,11 +7,15 @@ use crate::failure::Failure;
 use crate::wire::{Dialer, Wire};
 
 /// The version that this crate works with.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+/// The earliest version of Lockfast that the procedures of this version serve.
+const SERVES: u32 = 2;
 
 const TABLES: &str = include_str!("sql/schema.sql");
 /// Each after those that it calls.
 const PROCEDURES: &[(&str, &str)] = &[
+    ("lockfast_clock", include_str!("sql/clock.sql")),
+    ("lockfast_refuse", include_str!("sql/refuse.sql")),
     ("lockfast_own", include_str!("sql/own.sql")),
     ("lockfast_wake", include_str!("sql/wake.sql")),
     ("lockfast_rouse", include_str!("sql/rouse.sql")),
@@ -20,6 +24,10 @@ const PROCEDURES: &[(&str, &str)] = &[
     ("lockfast_end", include_str!("sql/end.sql")),
     ("lockfast_tell", include_str!("sql/tell.sql")),
     ("lockfast_push", include_str!("sql/push.sql")),
+    ("lockfast_find", include_str!("sql/find.sql")),
+    ("lockfast_pass_over", include_str!("sql/pass_over.sql")),
+    ("lockfast_pass_over_sharers", include_str!("sql/pass_over_sharers.sql")),
+    ("lockfast_awaken", include_str!("sql/awaken.sql")),
     ("lockfast_open", include_str!("sql/open.sql")),
     ("lockfast_close", include_str!("sql/close.sql")),
     ("lockfast_measure", include_str!("sql/measure.sql")),
@@ -46,39 +54,146 @@ const PROCEDURES: &[(&str, &str)] = &[
     ("lockfast_enrol", include_str!("sql/enrol.sql")),
 ];
 
+/// What version 1 lacks, table by table: a column that tells whether it was done, and the change.
+const SINCE_1: &[(&str, &str, &str)] = &[
+    ("lockfast_store", "serves", "ADD serves INT NOT NULL DEFAULT 0 AFTER version"),
+    ("lockfast_clients", "who", "ADD who BINARY(16) NOT NULL DEFAULT '' AFTER client"),
+    (
+        "lockfast_locks",
+        "served",
+        "ADD waiting INT NOT NULL DEFAULT 0, ADD sharing INT NOT NULL DEFAULT 0, ADD asleep INT NOT \
+         NULL DEFAULT 0, ADD offered TINYINT NOT NULL DEFAULT 0, ADD ticket BIGINT NOT NULL DEFAULT \
+         0, ADD served BIGINT NOT NULL DEFAULT 0",
+    ),
+    (
+        "lockfast_claims",
+        "offered",
+        "ADD client BINARY(6) NOT NULL DEFAULT '' AFTER holder, ADD offered TINYINT NOT NULL DEFAULT \
+         0 AFTER stage, DROP KEY lockfast_claims_line, ADD KEY lockfast_claims_turn (name, stage, \
+         ticket), ADD KEY lockfast_claims_client (name, stage, client, ticket), ADD KEY \
+         lockfast_claims_mode (name, mode), ADD KEY lockfast_claims_end (name, until_us)",
+    ),
+];
+/// What was written down by version 1. Who waits has to ask again; who holds goes on.
+const REST_1: &[&str] = &[
+    "DELETE FROM lockfast_claims WHERE stage = 0",
+    "UPDATE lockfast_claims SET client = LEFT(holder, 6)",
+    "UPDATE lockfast_locks l SET crowd = (SELECT COUNT(*) FROM lockfast_claims c WHERE c.name = \
+     l.name), sharing = (SELECT COUNT(*) FROM lockfast_claims c WHERE c.name = l.name AND c.stage = \
+     1), waiting = 0, asleep = 0",
+];
+
 /// One program at a time changes the schema of a database.
 const TURN: &str = "SELECT GET_LOCK(CONCAT('lockfast:m:', LEFT(SHA2(DATABASE(), 256), 32)), 60)";
 /// Procedures keep the mode in which they were created.
 const MODE: &str =
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'";
 
-/// Brings the schema up to date on a connection of its own.
-pub(crate) async fn migrate(dialer: &Dialer) -> Result<Migration, Failure> {
+/// What may be done about a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// It is made if there is none. One of another version is left alone: others may use it.
+    Create,
+    /// It is also brought up to date.
+    Upgrade,
+}
+
+/// Makes the schema or brings it up to date, on a connection of its own.
+pub(crate) async fn migrate(dialer: &Dialer, extent: Extent) -> Result<Migration, Failure> {
     let mut wire = dialer.dial().await?;
-    let done = migrate_on(&mut wire).await;
+    let done = migrate_on(&mut wire, extent).await;
     wire.close().await;
     done.map_err(|failure| explain(failure, dialer))
 }
 
-async fn migrate_on(wire: &mut Wire) -> Result<Migration, Failure> {
+async fn migrate_on(wire: &mut Wire, extent: Extent) -> Result<Migration, Failure> {
     check_server(wire).await?;
     wire.run(MODE).await?;
     wire.ask(TURN).await?;
     let from = read_version(wire).await?;
     match from {
-        Some(version) if version > VERSION => return Err(of_newer(version)),
+        Some(version) if version > VERSION => {
+            let row = wire.ask("SELECT serves FROM lockfast_store WHERE id = 1").await?;
+            let serves = row.and_then(|row| row.number(0));
+            check_version(version, serves)?;
+            return Ok(Migration::Unchanged { version });
+        }
         Some(VERSION) => return Ok(Migration::Unchanged { version: VERSION }),
+        Some(version) if extent == Extent::Create => check_version(version, None)?,
         _ => {}
     }
     for statement in statements(TABLES) {
         wire.run(&statement).await?;
     }
+    if from.is_some() {
+        alter(wire).await?;
+    }
     for (name, create) in PROCEDURES {
         wire.run(&format!("DROP PROCEDURE IF EXISTS {name}")).await?;
         wire.run(create).await?;
     }
-    wire.run(&format!("UPDATE lockfast_store SET version = {VERSION} WHERE id = 1")).await?;
+    if from.is_some() {
+        for statement in REST_1 {
+            wire.run(statement).await?;
+        }
+    }
+    let done = format!("UPDATE lockfast_store SET version = {VERSION}, serves = {SERVES}");
+    wire.run(&done).await?;
+    warn_of_rights(wire).await?;
     Ok(Migration::Changed { from, to: VERSION })
+}
+
+/// Adds to the tables of version 1 what they lack. What an earlier try has done is not done again.
+async fn alter(wire: &mut Wire) -> Result<(), Failure> {
+    for (table, column, change) in SINCE_1 {
+        let query = format!(
+            "SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() AND \
+             table_name = '{table}' AND column_name = '{column}'"
+        );
+        if wire.ask(&query).await?.is_none() {
+            wire.run(&format!("ALTER TABLE {table} {change}")).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The procedures run with the rights of whoever made them, so that should be few.
+async fn warn_of_rights(wire: &mut Wire) -> Result<(), Failure> {
+    let query = "SELECT GROUP_CONCAT(privilege_type SEPARATOR ', ') FROM \
+        information_schema.user_privileges WHERE privilege_type <> 'USAGE' AND grantee = \
+        CONCAT(QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), '@', \
+        QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))";
+    let row = wire.ask(query).await?;
+    if let Some(rights) = row.as_ref().and_then(|row| row.text(0)) {
+        tracing::warn!(
+            rights,
+            "the procedures run with the rights of this user, who may do much more than they need; \
+             migrate as a user with the rights that the README names"
+        );
+    }
+    Ok(())
+}
+
+/// Whether this Lockfast can work with a schema, which says whom it serves.
+pub(crate) fn check_version(version: u32, serves: Option<u64>) -> Result<(), Failure> {
+    let (is_newer, is_served) = (version > VERSION, serves.is_some_and(|it| it <= VERSION.into()));
+    if version == VERSION || (is_newer && is_served) {
+        return Ok(());
+    }
+    if version == 0 {
+        return Err(Failure::new(
+            ErrorKind::InvalidConfig,
+            "the schema is not whole: lockfast_store does not say its version; run lockfast migrate",
+        ));
+    }
+    let remedy = match is_newer {
+        true => "use a newer Lockfast",
+        false => "run lockfast migrate, when no older program uses the database any more",
+    };
+    Err(Failure::new(
+        ErrorKind::InvalidConfig,
+        format!("the schema has version {version}, this Lockfast works with {VERSION}; {remedy}"),
+    ))
 }
 
 /// The schema's version; none where there is no schema, or only the start of one.
@@ -112,24 +227,13 @@ pub(crate) async fn check_server(wire: &mut Wire) -> Result<(), Failure> {
     ))
 }
 
-/// The store was made by a later version.
-pub(crate) fn of_newer(version: u32) -> Failure {
-    Failure::new(
-        ErrorKind::InvalidConfig,
-        format!(
-            "the schema has version {version}, this Lockfast works with {VERSION}; use a newer \
-             Lockfast"
-        ),
-    )
-}
-
 /// What is missing when a user may not create a schema.
 pub(crate) fn explain(mut failure: Failure, dialer: &Dialer) -> Failure {
     if failure.kind == ErrorKind::Permission {
         let database = &dialer.config().database;
         failure.message = format!(
-            "{}; to create the schema a user needs SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX, \
-             ALTER ROUTINE, CREATE ROUTINE and EXECUTE on `{database}`.*",
+            "{}; to create the schema a user needs SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, \
+             INDEX, ALTER ROUTINE, CREATE ROUTINE and EXECUTE on `{database}`.*",
             failure.message
         );
     }
@@ -148,14 +252,50 @@ fn statements(file: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// What other programs and users may call. Everything else runs with the rights of the caller,
+    /// who has none, unless one of these calls it.
+    const PUBLIC: &[&str] = &[
+        "enrol", "finish", "give", "labels", "list", "listen", "look", "revoke", "rouse", "sweep",
+        "take", "watch", "work",
+    ];
+
     #[test]
     fn every_procedure_is_created_under_its_name() {
         for (name, create) in PROCEDURES {
             assert!(create.contains(&format!("CREATE PROCEDURE {name}(")), "{name}");
-            assert!(create.contains("SQL SECURITY DEFINER"), "{name}");
+            let is_public = PUBLIC.contains(&name.trim_start_matches("lockfast_"));
+            let rights = if is_public { "SQL SECURITY DEFINER" } else { "SQL SECURITY INVOKER" };
+            assert!(create.contains(rights), "{name}");
         }
         let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql")).unwrap();
         assert_eq!(files.count(), PROCEDURES.len() + 1, "a file is not used");
         assert_eq!(statements(TABLES).len(), 6);
+    }
+
+    /// B26: the README names the rights that a user needs, one by one.
+    #[test]
+    fn the_rights_are_documented() {
+        let readme = include_str!("../README.md");
+        for name in PUBLIC {
+            let line = format!("GRANT EXECUTE ON PROCEDURE locks.lockfast_{name} TO app;\n");
+            assert!(readme.contains(&line), "{name}");
+        }
+        assert_eq!(readme.matches("GRANT EXECUTE ON PROCEDURE").count(), PUBLIC.len());
+    }
+
+    /// B35: a schema that is newer says whom it serves; one that is older is not used.
+    #[test]
+    fn versions_that_fit() {
+        let table = [
+            (2, Some(2), true),
+            (3, Some(2), true),
+            (3, Some(3), false),
+            (3, None, false),
+            (1, None, false),
+            (1, Some(1), false),
+        ];
+        for (version, serves, fits) in table {
+            assert_eq!(check_version(version, serves).is_ok(), fits, "{version} {serves:?}");
+        }
     }
 }

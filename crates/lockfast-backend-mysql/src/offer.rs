@@ -165,7 +165,7 @@ mod tests {
             };
             let address = Address::parse("mysql://locks@127.0.0.1:1/lockfast").unwrap();
             let dialer = Dialer::new(Config::read(&address).unwrap()).unwrap();
-            Self { store: Store::new(dialer, context), client }
+            Self { store: Store::new(dialer, context).unwrap(), client }
         }
 
         /// Asks for the lock.
@@ -196,7 +196,7 @@ mod tests {
             drop(self.store.lobby.take(claim.holder));
             let (asker, told) = oneshot::channel();
             let (name, holder) = (claim.name.clone(), claim.holder);
-            self.store.submit(Op::Give(Give { name, holder, asker, tries: 0 }));
+            self.store.submit(Op::Give(Give::new(name, holder, asker)));
             told
         }
 

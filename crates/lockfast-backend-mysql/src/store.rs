@@ -13,24 +13,22 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::batch::{Ask, Batch, LEASES_MAX, LOCKS_MAX, Op, Reply};
-use crate::claim::{Claim, write_client};
+use crate::claim::{Claim, write_secret};
 use crate::failure::{Failure, Remedy};
-use crate::migration;
+use crate::migration::{self, Extent};
 use crate::watcher::Feeds;
 use crate::wire::{Argument, Dialer, Wire};
 
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_URGENT: Duration = Duration::from_millis(200);
-/// How often what is of no use any more is looked for, and how long it has been of none by then.
+/// How often what is of no use any more is looked for.
 const SWEEP: Duration = Duration::from_secs(60);
-/// How many locks a sweep looks at.
-const SWEEP_LOCKS: u64 = 10_000;
 
 /// A database and who we are to it.
 pub(crate) struct Store {
     pub(crate) dialer: Dialer,
-    /// Our client id.
+    /// Our client id with a secret, by which the server knows us.
     pub(crate) who: String,
     label: Label,
     pub(crate) losses: LossReporter,
@@ -59,13 +57,13 @@ pub(crate) enum Work {
 }
 
 impl Store {
-    pub(crate) fn new(dialer: Dialer, context: ConnectContext) -> Arc<Self> {
+    pub(crate) fn new(dialer: Dialer, context: ConnectContext) -> Result<Arc<Self>, Failure> {
+        let who = write_secret(context.client)?;
         let bell = Arc::new(Notify::new());
         let waker = Arc::clone(&bell);
-        Arc::new_cyclic(|me| Self {
+        Ok(Arc::new_cyclic(|me| Self {
             dialer,
-
-            who: write_client(context.client),
+            who,
             label: context.label,
             losses: context.losses,
             runtime: context.runtime,
@@ -77,7 +75,7 @@ impl Store {
             backlog: Mutex::default(),
             bell,
             clock: Mutex::default(),
-        })
+        }))
     }
 
     /// This store, for work in the background; not while it is being dropped.
@@ -110,7 +108,7 @@ impl Store {
     pub(crate) async fn connect(&self) -> Result<Wire, Failure> {
         match self.enrol().await {
             Err(failure) if failure.kind == ErrorKind::InvalidConfig => {
-                match migration::migrate(&self.dialer).await {
+                match migration::migrate(&self.dialer, Extent::Create).await {
                     Ok(_) => self.enrol().await,
                     Err(cause) if cause.kind == ErrorKind::Permission => Err(Failure::new(
                         ErrorKind::InvalidConfig,
@@ -140,19 +138,10 @@ impl Store {
         ];
         let limit = self.dialer.config().request_timeout;
         let rows = wire.call("CALL lockfast_enrol(?, ?, ?, ?, ?)", arguments, limit).await?;
-        let version = rows.first().and_then(|row| row.number(0)).unwrap_or(0);
-        match u32::try_from(version) {
-            Ok(migration::VERSION) => Ok(wire),
-            Ok(version) if version > migration::VERSION => Err(migration::of_newer(version)),
-            _ => Err(Failure::new(
-                ErrorKind::InvalidConfig,
-                format!(
-                    "the schema has version {version}, this Lockfast works with {}; run lockfast \
-                     migrate",
-                    migration::VERSION
-                ),
-            )),
-        }
+        let number = |at| rows.first().and_then(|row| row.number(at));
+        let version = number(0).and_then(|it| u32::try_from(it).ok()).unwrap_or(0);
+        migration::check_version(version, number(2))?;
+        Ok(wire)
     }
 
     /// The task: does what is asked, on connections that it makes anew when they break.
@@ -314,10 +303,8 @@ impl Store {
     pub(crate) async fn keep_clean(self: Arc<Self>) {
         loop {
             tokio::time::sleep(SWEEP.mul_f64(0.5 + jitter())).await;
-            let idle_us = u64::try_from(SWEEP.as_micros()).unwrap_or(u64::MAX);
-            let sweep = vec![Argument::from(idle_us), Argument::from(SWEEP_LOCKS)];
-            let swept = self.ask("CALL lockfast_sweep(?, ?)", sweep).await;
-            let ended = self.change("CALL lockfast_finish(?, ?)", vec![idle_us.into()]).await;
+            let swept = self.ask("CALL lockfast_sweep()", Vec::new()).await;
+            let ended = self.change("CALL lockfast_finish(?)", Vec::new()).await;
             if let Some(failure) = swept.err().or(ended.err()) {
                 tracing::debug!(failure = failure.message, "the database was not swept");
             }

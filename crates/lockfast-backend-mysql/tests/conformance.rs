@@ -7,12 +7,14 @@
     reason = "a panic is how a test fails"
 )]
 
+mod kit;
 mod suite;
 
 use std::process::ExitCode;
 
-use lockfast_conformance::fault::mysql::Flavor;
+/// The server that is tested here.
+const FLAVOR: kit::Flavor = kit::Flavor::MariaDb;
 
 fn main() -> ExitCode {
-    suite::run("mariadb", || suite::start(Flavor::MariaDb))
+    suite::run("mariadb", suite::start)
 }

@@ -10,6 +10,11 @@
 //! | `faults/refusal.rs` | the server answers, but says no; the schema is not there, or not ours |
 //! | `faults/clock.rs` | the server's wall clock steps |
 //! | `faults/encryption.rs` | certificates |
+//! | `faults/foreign.rs` | other programs call the procedures, in sessions of any kind |
+//! | `faults/hang.rs` | clients that hang, and holders and waiters that die |
+//! | `faults/crowd.rs` | thousands wait for one lock |
+//! | `faults/rights.rs` | somebody with few rights tries to do more |
+//! | `faults/schema.rs` | a schema of another version, rows that cannot be |
 //! | `faults/waking.rs` | waiters that cannot be woken |
 
 #![allow(
@@ -25,14 +30,24 @@ mod kit;
 mod clock;
 #[path = "faults/contention.rs"]
 mod contention;
+#[path = "faults/crowd.rs"]
+mod crowd;
 #[path = "faults/encryption.rs"]
 mod encryption;
+#[path = "faults/foreign.rs"]
+mod foreign;
+#[path = "faults/hang.rs"]
+mod hang;
 #[path = "faults/link.rs"]
 mod link;
 #[path = "faults/refusal.rs"]
 mod refusal;
 #[path = "faults/replica.rs"]
 mod replica;
+#[path = "faults/rights.rs"]
+mod rights;
+#[path = "faults/schema.rs"]
+mod schema;
 #[path = "faults/server.rs"]
 mod server;
 #[path = "faults/waking.rs"]

@@ -2,7 +2,7 @@
 CREATE PROCEDURE lockfast_first(
   IN lock_name VARBINARY(255), IN id BINARY(16), IN its_mode INT, IN its_ttl BIGINT,
   IN its_delay BIGINT, IN its_floor BIGINT, OUT is_mine TINYINT)
-  SQL SECURITY DEFINER
+  SQL SECURITY INVOKER
 BEGIN
   DECLARE its_fence BIGINT DEFAULT GREATEST(@lockfast_now, @lockfast_floor + 1, its_floor + 1);
   DECLARE known INT;

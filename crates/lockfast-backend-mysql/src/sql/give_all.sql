@@ -2,7 +2,7 @@
 -- its number in the answer, or all have the same line, with a star.
 CREATE PROCEDURE lockfast_give_all(
   IN gives LONGTEXT CHARACTER SET utf8mb4, IN give_count INT)
-  SQL SECURITY DEFINER
+  SQL SECURITY INVOKER
 give_all: BEGIN
   DECLARE at INT;
   DECLARE plain INT DEFAULT 0;
@@ -29,7 +29,7 @@ give_all: BEGIN
              name VARBINARY(255) PATH '$[0]',
              holder CHAR(32) CHARACTER SET latin1 PATH '$[1]')) j
       STRAIGHT_JOIN lockfast_locks l ON l.name = j.name
-       SET l.holder = NULL, l.until_us = now_us, l.since_us = j.at
+       SET l.holder = NULL, l.until_us = now_us, l.since_us = j.at, l.offered = 0
      WHERE l.holder = UNHEX(j.holder) AND l.crowd = 0 AND l.until_us > now_us;
     IF ROW_COUNT() = give_count THEN
       SET @lockfast_answers = CONCAT(@lockfast_answers, '*\t1\n');

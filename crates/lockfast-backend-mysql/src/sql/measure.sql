@@ -1,12 +1,13 @@
 -- For how long what is in the way of a claim lasts if nobody does anything, in @lockfast_blocked.
 CREATE PROCEDURE lockfast_measure(IN lock_name VARBINARY(255), IN its_mode INT)
-  SQL SECURITY DEFINER
+  SQL SECURITY INVOKER
 BEGIN
-  IF @lockfast_holder IS NOT NULL THEN
+  IF @lockfast_client IS NOT NULL THEN
     SET @lockfast_blocked = @lockfast_until - @lockfast_now;
   ELSE
-    SELECT COALESCE(IF(its_mode = 0, MAX(until_us), MIN(until_us)) - @lockfast_now, 0)
+    SELECT COALESCE(IF(its_mode = 0, MAX(c.until_us), MIN(c.until_us)) - @lockfast_now, 0)
       INTO @lockfast_blocked
-      FROM lockfast_claims WHERE name = lock_name AND stage = 1;
+      FROM lockfast_claims c FORCE INDEX (lockfast_claims_turn)
+     WHERE c.name = lock_name AND c.stage = 1;
   END IF;
 END

@@ -1,7 +1,10 @@
--- Takes a named lock for this connection, from an earlier one of the same client if need be.
-CREATE PROCEDURE lockfast_own(IN lock_name VARCHAR(64) CHARACTER SET utf8mb4)
-  SQL SECURITY DEFINER
+-- Takes one of our named locks for this connection, from an earlier one of the same client if need
+-- be. Its name holds the client's secret, so an earlier one is the same client's.
+CREATE PROCEDURE lockfast_own(IN letter CHAR(1), IN caller CHAR(32))
+  SQL SECURITY INVOKER
 BEGIN
+  DECLARE lock_name VARCHAR(64) CHARACTER SET utf8mb4
+    DEFAULT CONCAT('lockfast:', letter, ':', caller);
   DECLARE earlier BIGINT DEFAULT IS_USED_LOCK(lock_name);
   -- It may have ended by itself in between.
   DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;

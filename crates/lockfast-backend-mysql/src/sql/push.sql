@@ -2,7 +2,7 @@
 -- urgent wakes it.
 CREATE PROCEDURE lockfast_push(
   IN whom BINARY(6), IN body VARBINARY(4096), IN is_urgent TINYINT)
-  SQL SECURITY DEFINER
+  SQL SECURITY INVOKER
 BEGIN
   IF whom = @lockfast_who THEN
     SET @lockfast_pushes = CONCAT(@lockfast_pushes, body, '\n');

@@ -1,7 +1,7 @@
 -- Many renewals. Those that are not renewed are answered: their number and R revoked (reason),
 -- T taken (by which client) or F forgotten.
 CREATE PROCEDURE lockfast_renew_all(IN renews LONGTEXT CHARACTER SET utf8mb4)
-  SQL SECURITY DEFINER
+  SQL SECURITY INVOKER
 BEGIN
   DECLARE missed LONGTEXT CHARACTER SET utf8mb4;
   DECLARE lock_name VARBINARY(255);
@@ -9,7 +9,7 @@ BEGIN
   DECLARE renewed INT;
   -- A statement reads it faster than what it is copied from.
   DECLARE now_us BIGINT DEFAULT @lockfast_now;
-  DECLARE has_waiters TINYINT;
+  DECLARE has_claims TINYINT;
   DECLARE shorter CURSOR FOR
     SELECT DISTINCT l.name
       FROM JSON_TABLE(renews, '$[*]' COLUMNS (
@@ -18,13 +18,12 @@ BEGIN
              ttl BIGINT PATH '$[2]', delay BIGINT PATH '$[3]')) j
       STRAIGHT_JOIN lockfast_locks l ON l.name = j.name
       LEFT JOIN lockfast_claims c ON c.name = l.name AND c.holder = UNHEX(j.holder)
-     WHERE l.crowd > 0
+     WHERE l.waiting > l.asleep
        AND IF(l.holder = UNHEX(j.holder), l.until_us, c.until_us) > now_us + j.ttl + j.delay;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET is_over = 1;
   -- A SELECT of its own locks no row for reading.
-  SELECT COUNT(*) INTO has_waiters
-    FROM (SELECT 1 FROM lockfast_claims WHERE stage = 0 LIMIT 1) waiters;
-  IF has_waiters THEN
+  SELECT COUNT(*) INTO has_claims FROM (SELECT 1 FROM lockfast_claims LIMIT 1) claims;
+  IF has_claims THEN
     OPEN shorter;
   END IF;
   UPDATE JSON_TABLE(renews, '$[*]' COLUMNS (
@@ -32,7 +31,7 @@ BEGIN
            holder CHAR(32) CHARACTER SET latin1 PATH '$[1]',
            ttl BIGINT PATH '$[2]', delay BIGINT PATH '$[3]')) j
     STRAIGHT_JOIN lockfast_locks l ON l.name = j.name
-     SET l.until_us = now_us + j.ttl + j.delay
+     SET l.until_us = now_us + j.ttl + j.delay, l.offered = 0
    WHERE l.holder = UNHEX(j.holder) AND l.until_us > now_us;
   SET renewed = ROW_COUNT();
   IF renewed < JSON_LENGTH(renews) THEN
@@ -54,7 +53,7 @@ BEGIN
              ttl BIGINT PATH '$[2]', delay BIGINT PATH '$[3]')) j
       STRAIGHT_JOIN lockfast_claims c
          ON c.name = j.name AND c.holder = UNHEX(j.holder)
-       SET c.until_us = now_us + j.ttl + j.delay
+       SET c.until_us = now_us + j.ttl + j.delay, c.offered = 0
      WHERE c.stage = 1 AND c.until_us > now_us;
     SELECT GROUP_CONCAT(j.at, '\t',
              CASE WHEN c.stage = 2 AND c.until_us > now_us THEN CONCAT('R\t', c.reason)
@@ -79,13 +78,14 @@ BEGIN
     END IF;
   END IF;
   -- Whoever waits for a lease that ends sooner than it was told looks sooner.
-  IF has_waiters THEN
+  IF has_claims THEN
     SET is_over = 0;
     FETCH shorter INTO lock_name;
     WHILE NOT is_over DO
-      CALL lockfast_open(lock_name);
-      CALL lockfast_lead(lock_name, NULL, 1);
-      CALL lockfast_close(lock_name);
+      CALL lockfast_open(lock_name, NULL);
+      CALL lockfast_lead(lock_name, '', 1);
+      CALL lockfast_close(lock_name, NULL);
+      SET is_over = 0;
       FETCH shorter INTO lock_name;
     END WHILE;
     CLOSE shorter;

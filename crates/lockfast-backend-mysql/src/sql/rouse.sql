@@ -1,8 +1,8 @@
 -- Whether a listener can be woken at all, tried on the client's own.
-CREATE PROCEDURE lockfast_rouse(IN who CHAR(12))
+CREATE PROCEDURE lockfast_rouse(IN caller CHAR(32))
   SQL SECURITY DEFINER
 BEGIN
   SET @lockfast_deaf = 0;
-  CALL lockfast_wake(who);
-  SELECT @lockfast_deaf, IS_USED_LOCK(CONCAT('lockfast:l:', who)) IS NOT NULL;
+  CALL lockfast_wake(LEFT(caller, 12));
+  SELECT @lockfast_deaf, IS_USED_LOCK(CONCAT('lockfast:l:', caller)) IS NOT NULL;
 END

@@ -4,6 +4,8 @@
 CREATE TABLE IF NOT EXISTS lockfast_store (
   id TINYINT NOT NULL PRIMARY KEY,
   version INT NOT NULL,
+  -- The earliest version of Lockfast that the procedures serve.
+  serves INT NOT NULL DEFAULT 0,
   -- No row that was deleted had a fence above it.
   floor BIGINT NOT NULL,
   -- Until when somebody wants events.
@@ -15,6 +17,8 @@ CREATE TABLE IF NOT EXISTS lockfast_store (
 
 CREATE TABLE IF NOT EXISTS lockfast_clients (
   client BINARY(6) NOT NULL PRIMARY KEY,
+  -- The client and its secret: whoever knows both is that client.
+  who BINARY(16) NOT NULL DEFAULT '',
   program VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   host VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   pid INT UNSIGNED NOT NULL,
@@ -33,18 +37,28 @@ CREATE TABLE IF NOT EXISTS lockfast_locks (
   -- When the store lets go of it: after ttl and lock-delay.
   until_us BIGINT NOT NULL,
   since_us BIGINT NOT NULL,
-  -- How many rows it has in lockfast_claims.
-  crowd INT NOT NULL
+  -- How many rows it has in lockfast_claims; of these wait, share and are passed over.
+  crowd INT NOT NULL,
+  waiting INT NOT NULL DEFAULT 0,
+  sharing INT NOT NULL DEFAULT 0,
+  asleep INT NOT NULL DEFAULT 0,
+  -- Whether its holder waited for it and was not heard of since.
+  offered TINYINT NOT NULL DEFAULT 0,
+  -- The last ticket that was drawn; whoever waits has one above that which was served.
+  ticket BIGINT NOT NULL DEFAULT 0,
+  served BIGINT NOT NULL DEFAULT 0
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS lockfast_claims (
   name VARBINARY(255) NOT NULL,
   holder BINARY(16) NOT NULL,
+  client BINARY(6) NOT NULL DEFAULT '',
   ticket BIGINT NOT NULL,
   -- 0 exclusive, -1 shared, otherwise the number of permits.
   mode INT NOT NULL,
-  -- 0 waits, 1 has it, 2 had it until an operator took it away.
+  -- 0 waits, 1 has it, 2 had it until an operator took it away, 3 waits but is passed over.
   stage TINYINT NOT NULL,
+  offered TINYINT NOT NULL DEFAULT 0,
   fence BIGINT NOT NULL,
   ttl_us BIGINT NOT NULL,
   delay_us BIGINT NOT NULL,
@@ -53,7 +67,11 @@ CREATE TABLE IF NOT EXISTS lockfast_claims (
   since_us BIGINT NOT NULL,
   reason VARCHAR(1024) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   PRIMARY KEY (name, holder),
-  KEY lockfast_claims_line (name, ticket)
+  -- What a hand-over looks for costs the same however long the line is.
+  KEY lockfast_claims_turn (name, stage, ticket),
+  KEY lockfast_claims_client (name, stage, client, ticket),
+  KEY lockfast_claims_mode (name, mode),
+  KEY lockfast_claims_end (name, until_us)
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS lockfast_mail (

@@ -6,7 +6,7 @@ use lockfast::Released;
 use lockfast_conformance::fault::proxy::Link;
 use lockfast_conformance::fault::way::{NAME, Succession, TTL, Way};
 
-use crate::kit::{Mysql, eventually, hold, prepare, start_server, ttl, url_at};
+use crate::kit::{Mysql, bounded, eventually, hold, prepare, start_server, ttl, url_at};
 
 /// A server, and a way to it that fails.
 struct Net {
@@ -20,6 +20,11 @@ impl Net {
         prepare(&server).await;
         let way = Way::start(server.address(), url_at, lockfast_backend_mysql::connect).await;
         Self { server, way }
+    }
+
+    /// Every lock with its last fence and who has it.
+    fn locks(&self) -> String {
+        self.server.sql("SELECT name, fence, HEX(holder) FROM lockfast_locks")
     }
 
     /// Who has the lock.
@@ -83,6 +88,8 @@ async fn a_lost_reply() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_request() {
     let net = Net::start().await;
+    // Statements are prepared when they are first used, and that must be answered.
+    hold(&net.way.far, NAME, ttl(TTL)).await.release().await.unwrap();
     // The first connections only: whatever is sent over them is delivered much later.
     net.way.proxy.set_open(Link::HoldRequests);
     let mutex = net.way.far.mutex(NAME).unwrap().with(ttl(TTL).retries(0)).unwrap();
@@ -90,9 +97,32 @@ async fn a_late_request() {
     assert!(taking.await.is_err(), "it was granted over a held link");
     // The engine undoes it over a new connection.
     eventually("a new connection", TTL * 3, async || net.way.proxy.accepted() >= 3).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // Asked after the release, so answered after it.
+    eventually("it is undone", TTL * 3, async || net.way.far.inspect(mutex.name()).await.is_ok())
+        .await;
+    let (held, before) = (net.way.proxy.open(), net.locks());
     net.way.proxy.set_open(Link::Pass);
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // The server has done with what was late when it has closed that connection.
+    eventually("what was late has arrived", TTL * 3, async || net.way.proxy.open() < held).await;
+    assert_eq!(net.locks(), before);
     let guard = hold(&net.way.near, NAME, ttl(TTL)).await;
     assert!(guard.check().is_ok());
+}
+
+/// B45, P6, P7: a release whose reply was lost is repeated and finds nothing: that is no loss, because
+/// the first may have been made.
+/// The user sees: `Unknown`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_to_a_release_is_lost() {
+    let net = Net::start().await;
+    // Statements are prepared when they are first used, and that must be answered.
+    hold(&net.way.far, NAME, ttl(TTL)).await.release().await.unwrap();
+    let guard = hold(&net.way.far, NAME, ttl(TTL * 8)).await;
+    net.way.proxy.set_open(Link::SwallowReplies);
+    let releasing = tokio::spawn(guard.release());
+    eventually("it is released", TTL * 3, async || net.holder() == "NULL").await;
+    net.way.proxy.set_open(Link::Close);
+    let released = bounded(releasing).await.unwrap().unwrap();
+    assert!(matches!(released, Released::Unknown { .. }), "{released:?}");
+    hold(&net.way.near, NAME, ttl(TTL)).await.release().await.unwrap();
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lockfast::{Address, ErrorKind, Migration};
 
 use crate::kit::{
-    Flavor, Setup, check_error, connect, failure, hold, prepare, setup, start_server, try_connect,
-    ttl,
+    Flavor, Setup, check_error, connect, documented_rights, failure, hold, prepare, setup,
+    start_server, try_connect, ttl,
 };
 
 const NAME: &str = "nightly";
@@ -77,12 +77,10 @@ async fn the_schema_is_missing() {
     check_error(&migrate(&maker).await.unwrap_err(), ErrorKind::WrongNode, &["read-only"]);
     server.sql("SET GLOBAL read_only = 0");
     // The rights that the README names for it.
-    server.sql(
-        "REVOKE ALL ON lockfast.* FROM maker; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX, \
-         CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON lockfast.* TO maker",
-    );
-    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: None, to: 1 });
-    assert_eq!(migrate(&maker).await.unwrap(), Migration::Unchanged { version: 1 });
+    server
+        .sql(&format!("REVOKE ALL ON lockfast.* FROM maker; {}", documented_rights("lockfast").1));
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: None, to: 2 });
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Unchanged { version: 2 });
     let guard = hold(&connect(&url).await, NAME, ttl(TTL)).await;
     assert!(guard.check().is_ok());
 }
@@ -107,16 +105,20 @@ async fn the_schema_is_not_whole() {
     let server = start_server();
     let url = prepare(&server).await;
     let locker = connect(&url).await;
-    for break_it in [
-        "ALTER TABLE lockfast_locks CHANGE fence fenced BIGINT NOT NULL",
-        "DROP TABLE lockfast_locks",
-        "DROP PROCEDURE lockfast_take",
+    for (break_it, kind) in [
+        (
+            "ALTER TABLE lockfast_locks CHANGE fence fenced BIGINT NOT NULL",
+            ErrorKind::InvalidConfig,
+        ),
+        ("DROP TABLE lockfast_locks", ErrorKind::InvalidConfig),
+        // The right to it goes with it.
+        ("DROP PROCEDURE lockfast_take", ErrorKind::Permission),
     ] {
         server.sql(break_it);
         let error = failure(&locker, NAME, ttl(TTL).retries(0)).await;
-        check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate"]);
+        check_error(&error, kind, &["lockfast migrate"]);
     }
-    server.sql("UPDATE lockfast_store SET version = 99");
+    server.sql("UPDATE lockfast_store SET version = 99, serves = 99");
     check_error(&try_connect(&url).await.unwrap_err(), ErrorKind::InvalidConfig, &["newer"]);
     check_error(&migrate(&server.url()).await.unwrap_err(), ErrorKind::InvalidConfig, &["newer"]);
 }

@@ -136,14 +136,16 @@ async fn idle_rows_are_swept() {
     let ahead = 1_u64 << 52;
     server.sql(&format!("UPDATE lockfast_locks SET fence = {ahead}, until_us = 1"));
     let rows = || server.sql("SELECT COUNT(*) FROM lockfast_locks").trim().to_owned();
-    server.sql("CALL lockfast_sweep(0, 1000)");
+    let sweep = || server.sql("UPDATE lockfast_store SET swept_us = 0; CALL lockfast_sweep()");
+    sweep();
     assert_eq!(rows(), "1", "the floor is raised one sweep before");
-    server.sql("CALL lockfast_sweep(0, 1000)");
+    sweep();
     assert_eq!(rows(), "0");
     let after = hold(&first, NAME, ttl(TTL)).await;
     assert!(after.fence().get() > ahead, "{}", after.fence());
     // One that is held, and one that somebody waits for, stay.
-    server.sql("CALL lockfast_sweep(0, 1000); CALL lockfast_sweep(0, 1000)");
+    sweep();
+    sweep();
     assert_eq!(rows(), "1");
 }
 
@@ -225,7 +227,7 @@ async fn a_hand_over_between_processes_takes_two_statements() {
     for _ in 0..waiters {
         lockers.push(connect(&url).await);
     }
-    let listeners = "SELECT SUM(IS_USED_LOCK(CONCAT('lockfast:l:', HEX(client))) IS NOT NULL) FROM \
+    let listeners = "SELECT SUM(IS_USED_LOCK(CONCAT('lockfast:l:', HEX(who))) IS NOT NULL) FROM \
                      lockfast_clients";
     eventually("all listen", TTL, async || server.sql(listeners).trim() == waiters.to_string())
         .await;

@@ -74,7 +74,10 @@ async fn a_listener_is_woken_while_it_reads() {
     let who = server.sql("SELECT HEX(client) FROM lockfast_clients WHERE watches_us > 0");
     let who = who.trim().to_owned();
     eventually("it listens", TTL, async || {
-        let listener = server.sql(&format!("SELECT IS_USED_LOCK('lockfast:l:{who}')"));
+        let listener = server.sql(&format!(
+            "SELECT IS_USED_LOCK(CONCAT('lockfast:l:', HEX(who))) FROM lockfast_clients WHERE client = \
+             UNHEX('{who}')"
+        ));
         listener.trim() != "NULL"
     })
     .await;
@@ -128,7 +131,7 @@ async fn an_offer_is_mailed_twice() {
         eventually("it is read", TTL, async || {
             server.sql(&format!(
                 "SELECT HEX(LEFT(holder, 6)) INTO @who FROM lockfast_locks WHERE name = '{NAME}'; \
-                 CALL lockfast_rouse(@who)"
+                 CALL lockfast_rouse(CONCAT(@who, REPEAT('0', 20)))"
             ));
             mails() == "0"
         })

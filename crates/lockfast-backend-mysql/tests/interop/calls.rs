@@ -9,11 +9,11 @@ use mysql_async::prelude::Queryable as _;
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(6);
-/// What a client and a holder call themselves: any bytes that nobody else uses.
-const CLIENT: &str = "0000000000AA";
+/// What a client and a holder call themselves: any digits that nobody else uses or knows.
+const CLIENT: &str = "0000000000AA0123456789ABCDEF0123";
 const HOLDER: &str = "0000000000AA00000000000000000001";
 const ENROL: &str =
-    "SET time_zone = '+00:00'; CALL lockfast_enrol('0000000000AA', 'script', 'h', 7, '');";
+    "CALL lockfast_enrol('0000000000AA0123456789ABCDEF0123', 'script', 'h', 7, '');";
 
 /// What the command line client is told, a column.
 fn run(server: &Mysql, call: &str, column: usize) -> String {

@@ -4,6 +4,8 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
+pub mod foreign;
+
 use std::net::SocketAddr;
 
 use lockfast::{Address, Locker, Result};
@@ -27,15 +29,36 @@ pub fn start_server() -> Mysql {
     setup().start()
 }
 
+/// The statements of the README that give rights, for this database: those of the user `app` who is
+/// called `locks` here, and those of `maker`.
+pub fn documented_rights(database: &str) -> (String, String) {
+    let readme = include_str!("../../README.md");
+    let blocks = readme.split("```sql\n").skip(1).filter_map(|block| block.split("```").next());
+    let grants: Vec<String> = blocks
+        .flat_map(|block| block.split_inclusive(';'))
+        .filter(|statement| statement.contains("GRANT"))
+        .map(|statement| statement.replace(" locks.", &format!(" `{database}`.")))
+        .collect();
+    let of = |user: &str| {
+        let found = grants.iter().filter(|grant| grant.ends_with(&format!(" TO {user};")));
+        found.cloned().collect::<String>().replace(" TO app;", " TO locks;")
+    };
+    (of("app"), of("maker"))
+}
+
+/// Makes the schema as a user who may only do that, and lets another only use it.
+pub async fn make_schema(server: &Mysql, database: &str) {
+    let (rights, maker_rights) = documented_rights(database);
+    server.sql(&maker_rights);
+    let url = format!("mysql://maker:word@{}/{database}", server.address());
+    lockfast_backend_mysql::migrate(Address::parse(&url).unwrap()).await.unwrap();
+    server.sql(&rights);
+}
+
 /// The URL of a user who may only use the schema, made by one who may only make it.
 pub async fn prepare(server: &Mysql) -> String {
-    server.sql(
-        "CREATE USER locks IDENTIFIED BY 'word'; GRANT EXECUTE ON lockfast.* TO locks; \
-         CREATE USER maker IDENTIFIED BY 'word'; GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, \
-         INDEX, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON lockfast.* TO maker",
-    );
-    let maker = Address::parse(&server.url_as("maker", Some("word"))).unwrap();
-    lockfast_backend_mysql::migrate(maker).await.unwrap();
+    server.sql("CREATE USER locks IDENTIFIED BY 'word'; CREATE USER maker IDENTIFIED BY 'word'");
+    make_schema(server, "lockfast").await;
     url_at(server.address())
 }
 
@@ -54,7 +77,7 @@ pub fn statements(server: &Mysql) -> u64 {
 pub fn connections(server: &Mysql) -> (u64, u64) {
     let id = |kind: &str| {
         let said = server.sql(&format!(
-            "SELECT IS_USED_LOCK(CONCAT('lockfast:{kind}:', HEX(client))) FROM \
+            "SELECT IS_USED_LOCK(CONCAT('lockfast:{kind}:', HEX(who))) FROM \
              lockfast.lockfast_clients ORDER BY seen_us DESC LIMIT 1"
         ));
         said.trim().parse().unwrap_or(0)

@@ -6,16 +6,13 @@
 use std::process::ExitCode;
 
 use lockfast_conformance::Suite;
-use lockfast_conformance::fault::mysql::{Flavor, Mysql, Setup};
-use lockfast_core::Address;
+use lockfast_conformance::fault::mysql::Mysql;
 
-/// The rights that the README names for whoever makes the schema.
-const MAKER_RIGHTS: &str = "SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX, CREATE ROUTINE, \
-    ALTER ROUTINE, EXECUTE";
+use crate::kit;
 
 /// A server with the users of the suite.
-pub fn start(flavor: Flavor) -> Mysql {
-    let server = Setup::new(flavor).option("--max-connections=500").start();
+pub fn start() -> Mysql {
+    let server = kit::setup().option("--max-connections=500").start();
     server.sql("CREATE USER locks IDENTIFIED BY 'word'");
     server.sql("CREATE USER maker IDENTIFIED BY 'word'");
     server
@@ -24,12 +21,8 @@ pub fn start(flavor: Flavor) -> Mysql {
 /// Creates a database with its schema, and a user who may only use it.
 fn prepare(server: &Mysql, database: &str) {
     server.create_database(database);
-    server.sql(&format!("GRANT {MAKER_RIGHTS} ON `{database}`.* TO maker"));
-    let url = format!("mysql://maker:word@{}/{database}", server.address());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let address = Address::parse(&url).unwrap();
-    runtime.block_on(lockfast_backend_mysql::migrate(address)).unwrap();
-    server.sql(&format!("GRANT EXECUTE ON `{database}`.* TO locks"));
+    runtime.block_on(kit::make_schema(server, database));
 }
 
 fn fresh_url(server: &Mysql, store: usize) -> String {

@@ -91,6 +91,14 @@ impl Proxy {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
+    /// How many connections are open. One whose client has closed it is until everything that was
+    /// held has arrived and the server has closed it too.
+    pub fn open(&self) -> usize {
+        let mut links = self.shared.links.lock().expect("no panic");
+        links.open.retain(|open| !open.is_closed());
+        links.open.len()
+    }
+
     /// Sets the mode of all connections, open and to come.
     pub fn set(&self, link: Link) {
         self.set_open(link);
