@@ -12,27 +12,6 @@ fn acquire(sandbox: &Sandbox, name: &str) -> Value {
 }
 
 #[test]
-fn a_holder_id_can_come_from_standard_input() {
-    let sandbox = Sandbox::new();
-    let binary = env!("CARGO_BIN_EXE_lockfast");
-    let script = format!(
-        "eval \"$({binary} acquire a --ttl 60s)\"; echo $holder | {binary} release a --holder -"
-    );
-    let mut command = crate::sandbox::undisturbed("sh");
-    command.args(["-c", &script]).env("LOCKFAST_URL", sandbox.url());
-    Running::new(command).finish().expect(0);
-    assert!(!sandbox.is_held("a"));
-}
-
-#[test]
-fn an_acquired_lock_outlives_the_command_that_took_it_and_then_expires() {
-    let sandbox = Sandbox::new();
-    sandbox.run(["acquire", "a", "--ttl", "1s"]).expect(0);
-    assert!(sandbox.is_held("a"));
-    sandbox.run(["acquire", "a", "--ttl", "1s", "--wait", "20s"]).expect(0);
-}
-
-#[test]
 fn lists_are_literal_and_complete() {
     let sandbox = Sandbox::new();
     for name in ["a*", "a/b", "ab", "b", "[", "é x"] {

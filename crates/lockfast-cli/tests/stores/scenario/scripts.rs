@@ -1,5 +1,9 @@
 //! `acquire`, `renew` and `release`, for scripts.
 
+use std::time::Duration;
+
+use lockfast_core::Moment;
+
 use super::{Group, scenario};
 use crate::sandbox::{Finished, Running};
 use crate::stage::Stage;
@@ -8,6 +12,7 @@ pub(super) const GROUP: Group = Group {
     name: "scripts",
     scenarios: &[
         scenario("acquire_renew_release", acquire_renew_release),
+        scenario("an_acquired_lock_outlives_its_command", an_acquired_lock_outlives_its_command),
         scenario(
             "a_shell_does_not_go_on_without_the_lock",
             a_shell_does_not_go_on_without_the_lock,
@@ -43,6 +48,16 @@ fn acquire_renew_release(stage: &Stage<'_>) {
     let next = stage.run(acquire).expect(0).json();
     assert!(next["fence"].as_u64().unwrap() > lease["fence"].as_u64().unwrap());
     stage.run(["release", name, "--holder", next["holder"].as_str().unwrap()]).expect(0);
+}
+
+/// And then expires.
+fn an_acquired_lock_outlives_its_command(stage: &Stage<'_>) {
+    stage.run(["acquire", &stage.lock, "--ttl", "3s"]).expect(0);
+    assert!(stage.sandbox.is_held(&stage.lock));
+    let asked = Moment::now();
+    stage.run(["run", &stage.lock, "--wait", "60s", "--", "true"]).expect(0);
+    let took = Moment::now().since(asked);
+    assert!(took < Duration::from_secs(7), "{took:?}");
 }
 
 fn run_shell(stage: &Stage<'_>, script: &str) -> Finished {
