@@ -72,11 +72,17 @@ impl Ballot {
         &self.0
     }
 
-    /// Takes over what nodes said in a later round.
+    /// Takes over what nodes said in a later round. One that is late then does not take back that
+    /// somebody has the lock.
     pub(crate) fn update(&mut self, later: &Self) {
         self.0.resize(later.0.len(), Said::Nothing);
         for (vote, later) in self.0.iter_mut().zip(&later.0) {
-            if *later != Said::Nothing {
+            let is_silent = match later {
+                Said::Nothing => true,
+                Said::Late(_) => matches!(vote, Said::Held(_)),
+                _ => false,
+            };
+            if !is_silent {
                 vote.clone_from(later);
             }
         }

@@ -187,10 +187,7 @@ impl Claim {
 
     /// What each node said last, also after it was decided and in earlier rounds.
     pub(crate) fn testimony(&self) -> Vec<Said> {
-        let state = self.state();
-        let mut record = state.record.clone();
-        record.update(&state.ballot);
-        record.votes().to_vec()
+        self.state().testimony().votes().to_vec()
     }
 
     /// Takes over what is known of an earlier request of the same holder, which ends.
@@ -231,6 +228,13 @@ impl State {
         self.phase = Phase::Over;
         self.was_undone |= was_open;
         was_open
+    }
+
+    /// What each node said last, in this round or before.
+    pub(crate) fn testimony(&self) -> Ballot {
+        let mut record = self.record.clone();
+        record.update(&self.ballot);
+        record
     }
 
     /// Forgets those who do not ask any more. Returns whether somebody does.

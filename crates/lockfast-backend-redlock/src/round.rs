@@ -186,7 +186,11 @@ impl Store {
         let votes = state.ballot.votes().iter().enumerate();
         let doubtful = votes.filter(|(_, said)| !said.is_refusal());
         let doubtful = doubtful.fold(0, |bits, (at, _)| bits | 1 << at) & state.sent;
-        let is_taken = state.ballot.is_taken(quorum);
+        // Nodes that are late when the wait ends have said before that somebody has it.
+        let is_taken = match state.manner.is_last {
+            true => state.testimony().is_taken(quorum),
+            false => state.ballot.is_taken(quorum),
+        };
         let is_firm = is_taken && state.ballot.is_firm(quorum);
         let was_called = state.called_by != 0;
         state.misses = if is_firm { 0 } else { state.misses + 1 };

@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::config::Config;
+use crate::record::Seen;
 use crate::wire::{Dialer, Pipeline, Traffic as _};
 
 /// A store of three nodes that nobody is connected to: what is asked of them stays in their queues.
@@ -80,4 +81,35 @@ async fn who_asks_again_during_a_release_gets_a_higher_fence() {
     again.succeed(&earlier);
     assert!(again.state().was_undone);
     assert_eq!(releases(&store), 1);
+}
+
+/// B86, P10: a wait that ends while nodes are late is over because the lock is taken, as they said
+/// before; a wait that they never answered is not.
+#[tokio::test]
+async fn who_waited_in_vain_is_told_that_it_is_taken() {
+    let late = || Said::Late(Duration::from_millis(5));
+    let held = || {
+        let left = Some(Duration::from_secs(9));
+        Said::Held(Seen { value: b"another".to_vec(), left, callers: 1, place: Some(0) })
+    };
+    for (before, is_expected) in [(held as fn() -> Said, true), (late as fn() -> Said, false)] {
+        let store = store().unwrap();
+        let until = Moment::now() + Duration::from_millis(30);
+        let request = AcquireRequest { wait: Wait::Until(until), ..request(&store) };
+        let (asker, answer) = oneshot::channel();
+        store.acquire(request.clone(), asker);
+        let claim = store.find(request.holder).unwrap();
+        (0..3).for_each(|node| store.vote(&claim, 1, node, before()));
+        tokio::time::sleep(until.remaining(Moment::now()) + Duration::from_millis(1)).await;
+        store.lobby.take(request.holder).unwrap();
+        store.retry(&claim);
+        for (node, said) in [late(), late(), held()].into_iter().enumerate() {
+            store.vote(&claim, 2, node, said);
+        }
+        // The answer comes when what may be left is undone, or cannot be.
+        let gone = Failure::new(ErrorKind::Unreachable, "gone");
+        store.nodes.iter().for_each(|node| node.fail_waiting(&gone));
+        let Ok(Outcome::Refused { votes, is_taken }) = answer.await else { panic!("no answer") };
+        assert_eq!(is_taken, is_expected, "{votes:?}");
+    }
 }
