@@ -76,17 +76,33 @@ local function enqueue(queue, claim, old_ticket)
 end
 
 -- When a claim that waits looks next: when what is in its way ends, or when the others count on its
--- looking.
+-- looking. Its client has looked now.
 local function read_wait(at)
   local ms, client = look_ahead(at)
-  local told = (crowd_value or '') >= MIXED and read_told(KEYS[at + 1], now_ms)
-  if told then
-    redis.call('PEXPIRE', told_key(KEYS[at + 1]), math.max(told, QUEUE_MS))
-    if told > 0 and (ms < 0 or told < ms) then
-      ms = told
+  if (crowd_value or '') < MIXED then
+    return ms, client
+  end
+  local left, _, told = read_told(KEYS[at + 1], now_ms)
+  if left then
+    local mine = ' %d+:' .. string.gsub(caller, '%-', '%%-') .. '[^ ]*'
+    local lasts = math.max(left, QUEUE_MS)
+    redis.call('SET', told_key(KEYS[at + 1]), (string.gsub(told, mine, '')), 'PX', lasts)
+    if left > 0 and (ms < 0 or left < ms) then
+      ms = left
     end
   end
   return ms, client
+end
+
+-- Takes note of those who were told to look when `suspect` had not taken the lock, and did not.
+local function doubt_all(at, suspect)
+  doubt(suspect)
+  local _, _, told = read_told(KEYS[at + 1], now_ms)
+  for due, text in string.gmatch(told, ' (%d+):([^ ]+)') do
+    if now_ms - tonumber(due) >= BRIEF_OFFER_MS and redis.call('ZSCORE', KEYS[at + 1], text) then
+      doubt(string.sub(text, 1, 8))
+    end
+  end
 end
 
 local function refuse(at, value)
@@ -111,7 +127,7 @@ local function admit(at, claim, lease, may_wait, suspect, ticket)
     return again
   end
   if not value and suspect ~= '' then
-    doubt(suspect)
+    doubt_all(at, suspect)
   end
   local known, level = redis.call('ZSCORE', queue, claim.text), '1'
   if not known then

@@ -44,17 +44,19 @@ local function read_heads(queue, crowd_value)
 end
 
 -- The key that is there while several clients wait for a lock. It says until when those who were told
--- last do not look, and the last ticket among them.
+-- last do not look, the last ticket among them, and who has not looked yet: "ends.ticket", then for
+-- each " when:claim".
 local function told_key(queue)
   return string.sub(queue, 1, -6) .. 'told'
 end
 
 -- For how long those who were told last do not look yet, and the last ticket among them; nil if all
--- who wait are of one client.
+-- who wait are of one client. The third value is all that stands there.
 local function read_told(queue, now_ms)
   local told = redis.pcall('GET', told_key(queue))
-  local ends, ticket = string.match(type(told) == 'string' and told or '', '^(%d+)%.(%d+)$')
-  return ends and tonumber(ends) - now_ms, tonumber(ticket or 0)
+  told = type(told) == 'string' and told or ''
+  local ends, ticket = string.match(told, '^(%d+)%.(%d+)')
+  return ends and tonumber(ends) - now_ms, tonumber(ticket or 0), told
 end
 
 -- Whether others must be told when the claim `text`, which is still in the queue, gets the lock for
@@ -69,22 +71,31 @@ local function must_tell(queue, text, is_same, ms, now_ms)
 end
 
 -- Lets other processes look when what `client` has been given is over, in case it hangs: each once,
--- and those that are last in line first, so that they need not be told again soon.
-local function tell_others(lock, queue, client, ms, now_ms)
+-- and those that are last in line first, so that they need not be told again soon. Those that hang
+-- are not told.
+local function tell_others(lock, queue, client, ms, now_ms, crowd_value)
   if ms < 1 then
     -- It never ends by itself.
     return
   end
   local seen, count, last = { [client] = true }, 0, 0
+  local silent = {}
+  for at, text in string.gmatch(select(3, read_told(queue, now_ms)), ' (%d+):([^ ]+)') do
+    silent[text] = at
+  end
+  local awaited = {}
   local function consider(entries)
     for i = #entries - 1, 1, -2 do
       local other = string.sub(entries[i], 1, 8)
-      if not seen[other] and count < TOLD_MAX then
+      if not seen[other] and count < TOLD_MAX and not is_hung(entries[i], crowd_value) then
         seen[other] = true
         local message = 'H\t' .. string.sub(entries[i], 1, 22) .. '\t' .. ms .. '\t' .. client
         if publish(lock, other, message) > 0 then
           count = count + 1
           last = math.max(last, tonumber(entries[i + 1]))
+          -- Who was told before and has not looked is waited for since then.
+          local at = silent[entries[i]] or string.format('%.0f', now_ms + ms)
+          awaited[count] = ' ' .. at .. ':' .. entries[i]
         end
       end
     end
@@ -105,7 +116,7 @@ local function tell_others(lock, queue, client, ms, now_ms)
   if count == 0 then
     redis.call('DEL', told_key(queue))
   else
-    local told = string.format('%.0f.%.0f', now_ms + ms, last)
+    local told = string.format('%.0f.%.0f', now_ms + ms, last) .. table.concat(awaited)
     redis.call('SET', told_key(queue), told, 'PX', math.max(ms, 60000))
   end
 end

@@ -45,7 +45,7 @@ local function pass_on(lock, queue)
     end
     if tells then
       -- Redis writes first to the one who was told last.
-      tell_others(lock, queue, client, ms, now_ms)
+      tell_others(lock, queue, client, ms, now_ms, crowd)
     elseif not heads[2] and crowd >= MIXED then
       call('DEL', told_key(queue))
     end

@@ -224,7 +224,7 @@ local function offer(at, claim, number, following, is_same, tells)
   end
   tell('g', at, claim.holder, number, lasts + claim.delay)
   if tells then
-    tell_others(KEYS[at], KEYS[at + 1], client, lasts + claim.delay, now_ms)
+    tell_others(KEYS[at], KEYS[at + 1], client, lasts + claim.delay, now_ms, crowd_value)
   elseif (crowd_value or '') >= MIXED and redis.call('EXISTS', KEYS[at + 1]) == 0 then
     redis.call('DEL', told_key(KEYS[at + 1]))
   end
@@ -251,7 +251,7 @@ local function settle(at, value, me, lease, moved)
     end
     if not admits(at, value, claim.mode) then
       if moved and claim.holder ~= me then
-        tell_others(KEYS[at], queue, '', (look_ahead(at)), now_ms)
+        tell_others(KEYS[at], queue, '', (look_ahead(at)), now_ms, crowd_value)
       end
       break
     end
