@@ -28,6 +28,7 @@ const LOCAL: &[u64] = &[
     0x8584_58F6, // ramfs
     0x794C_7630, // overlayfs, on a file system of the machine
     0x6175_6673, // aufs, likewise
+    0xF15F,      // eCryptfs, likewise: encrypted home directories
 ];
 
 /// The numbers of those that several machines share, for the message.
@@ -119,6 +120,7 @@ mod tests {
             (0x9123_683E, None, None),
             (0xFFFF_FFFF_9123_683E, Some("btrfs"), None),
             (0x794C_7630, Some("overlay"), None),
+            (0xF15F, Some("ecryptfs"), None),
             (0x6573_5546, Some("fuseblk"), None),
             (0x6573_5546, Some("fuse.fuse-overlayfs"), None),
             (0x6969, Some("nfs4"), Some("NFS")),
