@@ -8,7 +8,8 @@ CREATE PROCEDURE lockfast_enter(
   SQL SECURITY INVOKER
 BEGIN
   DECLARE known_stage, known_mode, other_mode INT;
-  DECLARE known_fence BIGINT;
+  DECLARE known_fence, lasts BIGINT;
+  DECLARE is_offer TINYINT DEFAULT 0;
   DECLARE known_reason VARCHAR(1024) CHARACTER SET utf8mb4;
   DECLARE answer LONGTEXT CHARACTER SET utf8mb4;
   DECLARE heir BINARY(16);
@@ -25,8 +26,8 @@ BEGIN
     CALL lockfast_awaken(lock_name);
   END IF;
   IF @lockfast_crowd > 0 THEN
-    SELECT c.stage, c.mode, c.fence, c.reason
-      INTO known_stage, known_mode, known_fence, known_reason
+    SELECT c.stage, c.mode, c.fence, c.reason, c.offered
+      INTO known_stage, known_mode, known_fence, known_reason, is_offer
       FROM lockfast_claims c WHERE c.name = lock_name AND c.holder = id;
     IF known_stage IS NULL AND its_mode <> 0 THEN
       SELECT c.mode INTO other_mode FROM lockfast_claims c FORCE INDEX (lockfast_claims_mode)
@@ -34,12 +35,24 @@ BEGIN
     END IF;
   END IF;
   IF @lockfast_is_asker THEN
-    SET known_stage = 1, known_mode = 0, known_fence = @lockfast_fence;
+    SET known_stage = 1, known_mode = 0, known_fence = @lockfast_fence,
+        is_offer = @lockfast_offered;
   END IF;
   IF known_stage = 2 THEN
     SET answer = CONCAT('R\t', known_reason);
   ELSEIF known_mode <> its_mode THEN
     SET answer = CONCAT('H\t', known_mode);
+  ELSEIF known_stage = 1 AND is_offer AND may_wait THEN
+    -- It is told again, as it was the first time, because whoever looked may be dead by now.
+    SET lasts = LEAST(its_ttl, 1500000), answer = CONCAT('W\t', lasts + its_delay);
+    CALL lockfast_push(@lockfast_who, CONCAT_WS('\t',
+      'G', HEX(id), known_fence, @lockfast_now, lasts, lock_name), 0);
+    IF its_mode = 0 THEN
+      SET @lockfast_until = @lockfast_now + lasts + its_delay;
+    ELSE
+      UPDATE lockfast_claims SET until_us = @lockfast_now + lasts + its_delay
+       WHERE name = lock_name AND holder = id;
+    END IF;
   ELSEIF known_stage = 1 THEN
     SET answer = CONCAT('G\t', known_fence);
     IF its_mode = 0 THEN

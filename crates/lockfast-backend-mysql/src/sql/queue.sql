@@ -12,6 +12,10 @@ BEGIN
   DECLARE its_end BIGINT DEFAULT @lockfast_now + 3600000000;
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   IF is_known THEN
+    IF may_wait THEN
+      -- It only looks, and may be dead by now: it is granted like any other that waits.
+      SET @lockfast_self = NULL;
+    END IF;
     UPDATE lockfast_claims
        SET ttl_us = its_ttl, delay_us = its_delay, floor = its_floor, until_us = its_end
      WHERE name = lock_name AND holder = id;
@@ -30,7 +34,7 @@ BEGIN
     SELECT c.stage, c.fence INTO its_stage, its_fence
       FROM lockfast_claims c WHERE c.name = lock_name AND c.holder = id;
   END IF;
-  IF its_stage = 1 THEN
+  IF its_stage = 1 AND @lockfast_self IS NOT NULL THEN
     SET answer = CONCAT('G\t', its_fence);
   ELSEIF may_wait THEN
     IF @lockfast_watched AND NOT is_known THEN

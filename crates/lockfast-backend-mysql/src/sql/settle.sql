@@ -2,8 +2,8 @@
 -- agrees with its mode. Whoever has the lock alone stands in lockfast_locks, so all rows of
 -- lockfast_claims that have it share it. Tells who has it alone from now on, if that is another.
 --
--- A claim that waited gets the lock for 1.5 s at most until it is renewed; the one whose
--- own call this is (@lockfast_self) has the whole ttl. Clients that are gone are skipped.
+-- A claim that waited gets the lock for 1.5 s at most until it is renewed; one that is new or ends
+-- its wait with this very call (@lockfast_self) has the whole ttl. Clients that are gone are skipped.
 CREATE PROCEDURE lockfast_settle(IN lock_name VARBINARY(255), INOUT heir BINARY(16))
   SQL SECURITY INVOKER
 BEGIN

