@@ -203,6 +203,14 @@ impl Batch {
         own != name(at + 1) && (at == 0 || own != name(at - 1))
     }
 
+    /// The locks that it gives back.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &str> {
+        self.ops.iter().filter_map(|op| match op {
+            Some(Op::Give(give)) => Some(give.name.as_str()),
+            _ => None,
+        })
+    }
+
     /// What is left of it.
     pub(crate) fn into_ops(self) -> impl Iterator<Item = Op> {
         self.ops.into_iter().flatten()

@@ -201,9 +201,13 @@ impl Link {
         has_ended.await.then(|| Failure::of_end(&self.session.endpoint))
     }
 
-    /// Asks a batch.
+    /// Asks a batch. Where somebody is likely to wait for what it gives back, those are told by the
+    /// same message: the server does so after the commit, and nobody has to come back for it.
     async fn carry(&self, store: &Store, batch: Batch, limit: Duration) -> Option<Failure> {
         let sent = Moment::now();
+        let sought = store.guess_owed(&batch);
+        let mut telling = pin!(self.push(&sought));
+        let mut told = sought.is_empty().then_some(Ok(()));
         let answered = {
             let mut calling = pin!(self.session.attend(self.call(store, &batch)));
             // No timer: whoever drives the link looks at it often enough.
@@ -211,18 +215,31 @@ impl Link {
                 Poll::Pending if (sent + limit).has_passed(Moment::now()) => {
                     Poll::Ready(Err(Failure::of_silence(&self.session.endpoint, limit)))
                 }
+                Poll::Pending if told.is_none() => {
+                    if let Poll::Ready(result) = telling.as_mut().poll(context) {
+                        told = Some(result);
+                    }
+                    // The second message has to leave too.
+                    calling.as_mut().poll(context)
+                }
                 polled => polled,
             })
             .await
         };
-        match answered {
-            Ok(mut reply) => {
-                store.owe(std::mem::take(&mut reply.owed));
-                store.distribute(batch, sent, &reply);
-                None
-            }
-            Err(failure) => store.recover(batch.into_ops().collect(), failure),
-        }
+        let mut reply = match answered {
+            Ok(reply) => reply,
+            Err(failure) => return store.recover(batch.into_ops().collect(), failure),
+        };
+        let owed = std::mem::take(&mut reply.owed);
+        store.note_owed(&batch, &owed);
+        store.distribute(batch, sent, &reply);
+        let told = match told {
+            Some(told) => told,
+            None => self.within(store, telling).await,
+        };
+        let is_told = told.is_ok();
+        store.owe(owed.into_iter().filter(|name| !is_told || !sought.contains(name)).collect());
+        told.err().filter(|failure| failure.remedy == Remedy::Reconnect)
     }
 
     /// Lets those be told who were granted something. If that fails they find out by looking.
@@ -231,28 +248,35 @@ impl Link {
         if owed.is_empty() {
             return None;
         }
-        let limit = store.config().request_timeout;
-        let telling = async {
-            match self.prepared.as_ref().and_then(|prepared| prepared.push.as_ref()) {
-                Some(push) => self.session.client.query(push, &[&owed]).await,
-                None => {
-                    let params: [Param<'_>; 1] = [(&owed, Type::TEXT_ARRAY)];
-                    self.session.client.query_typed(&self.push, &params).await
-                }
-            }
-        };
-        let told = tokio::time::timeout(limit, self.session.attend(telling)).await;
-        let failure = match told {
-            Ok(Ok(_)) => return None,
-            Ok(Err(error)) => Failure::of_driver(&self.session.endpoint, &error),
-            Err(_) => Failure::of_silence(&self.session.endpoint, limit),
-        };
+        let failure = self.within(store, self.push(&owed)).await.err()?;
         if failure.remedy != Remedy::Reconnect {
             tracing::debug!(failure = failure.message, "those who wait could not be told");
             return None;
         }
         store.owe(owed);
         Some(failure)
+    }
+
+    /// Waits for the server no longer than it may take.
+    async fn within(
+        &self,
+        store: &Store,
+        telling: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        let limit = store.config().request_timeout;
+        let told = tokio::time::timeout(limit, self.session.attend(telling)).await;
+        told.unwrap_or_else(|_| Err(Failure::of_silence(&self.session.endpoint, limit)))
+    }
+
+    async fn push(&self, owed: &[String]) -> Result<(), Failure> {
+        let told = match self.prepared.as_ref().and_then(|prepared| prepared.push.as_ref()) {
+            Some(push) => self.session.client.query(push, &[&owed]).await,
+            None => {
+                let params: [Param<'_>; 1] = [(&owed, Type::TEXT_ARRAY)];
+                self.session.client.query_typed(&self.push, &params).await
+            }
+        };
+        told.map(drop).map_err(|error| Failure::of_driver(&self.session.endpoint, &error))
     }
 
     async fn call(&self, store: &Store, batch: &Batch) -> Result<Reply, Failure> {

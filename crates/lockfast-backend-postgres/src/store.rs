@@ -1,7 +1,7 @@
 //! A database as its clients share it: what is asked is gathered into batches, and what is
 //! answered or pushed finds the one who waits for it.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -25,6 +25,9 @@ use crate::wire::Dialer;
 /// From how many askers on it is worth a while to wait for them to ask again, and how long.
 const CROWD_MIN: usize = 4;
 const GATHER_MAX: Duration = Duration::from_micros(200);
+
+/// How many locks are remembered as sought.
+const SOUGHT_MAX: usize = 1024;
 
 /// A database and who we are to it.
 pub(crate) struct Store {
@@ -56,6 +59,8 @@ pub(crate) struct Store {
     events: Mutex<String>,
     /// The locks of which somebody has yet to be told.
     owed: Mutex<Vec<String>>,
+    /// The locks that somebody waited for when they were last given back.
+    sought: Mutex<HashSet<String>>,
     /// How many requests are likely to come at once, and until when that is waited for.
     expected: AtomicUsize,
     expected_until_ns: AtomicU64,
@@ -110,6 +115,7 @@ impl Store {
             presence: Mutex::default(),
             events: Mutex::default(),
             owed: Mutex::default(),
+            sought: Mutex::default(),
             expected: AtomicUsize::new(0),
             expected_until_ns: AtomicU64::new(0),
             inbox: Inbox::new(move || waker.notify_one()),
@@ -167,6 +173,29 @@ impl Store {
     /// Somebody has to be told of these locks.
     pub(crate) fn owe(&self, names: Vec<String>) {
         lock(&self.owed).extend(names);
+    }
+
+    /// The locks of a batch of which somebody will probably have to be told.
+    pub(crate) fn guess_owed(&self, batch: &Batch) -> Vec<String> {
+        let sought = lock(&self.sought);
+        if sought.is_empty() {
+            return Vec::new();
+        }
+        batch.given().filter(|name| sought.contains(*name)).map(ToOwned::to_owned).collect()
+    }
+
+    /// Learns from what had to be told.
+    pub(crate) fn note_owed(&self, batch: &Batch, owed: &[String]) {
+        let mut sought = lock(&self.sought);
+        if sought.is_empty() && owed.is_empty() {
+            return;
+        }
+        batch.given().for_each(|name| {
+            sought.remove(name);
+        });
+        if sought.len() < SOUGHT_MAX {
+            sought.extend(owed.iter().cloned());
+        }
     }
 
     pub(crate) fn take_owed(&self) -> Vec<String> {

@@ -26,7 +26,7 @@ BEGIN
     l := {schema}.welcome(l, me, now_us);
   END IF;
   IF (CASE WHEN l.holder IS NULL THEN l.crowd > 0 ELSE l.until_us <= now_us END) THEN
-    settled := {schema}.settle(l, now_us, me, how);
+    settled := {schema}.settle(l, now_us, me, how, false);
     l := settled.l; owes := settled.owes;
   END IF;
   IF l.holder = me THEN
@@ -78,7 +78,7 @@ BEGIN
     DELETE FROM {schema}.claims d WHERE d.name = lock_name AND d.holder = me;
     l.crowd := l.crowd - 1;
     is_told := {schema}.note('a', lock_name, NULL, me, now_us);
-    settled := {schema}.settle(l, now_us, NULL, NULL);
+    settled := {schema}.settle(l, now_us, NULL, NULL, false);
     owes := owes OR settled.owes;
   END IF;
   code := 4;

@@ -8,6 +8,7 @@ DECLARE
   c {schema}.claims;
   now_us bigint;
   is_told boolean;
+  is_alone boolean := false;
   settled record;
 BEGIN
   code := 0;
@@ -19,6 +20,7 @@ BEGIN
   now_us := {schema}.clock();
   IF l.holder = me AND l.until_us > now_us THEN
     code := 1;
+    is_alone := true;
     IF is_watched THEN
       is_told := {schema}.note('r', lock_name, l.fence, me, now_us);
     END IF;
@@ -37,6 +39,6 @@ BEGIN
       END IF;
     END IF;
   END IF;
-  settled := {schema}.settle(l, now_us, NULL, NULL);
+  settled := {schema}.settle(l, now_us, NULL, NULL, is_alone);
   owes := settled.owes;
 END $$;

@@ -16,7 +16,7 @@ BEGIN
   SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name FOR UPDATE;
   now_us := {schema}.clock();
   IF l.name IS NOT NULL THEN
-    settled := {schema}.settle(l, now_us, NULL, NULL);
+    settled := {schema}.settle(l, now_us, NULL, NULL, false);
     l := settled.l;
     IF settled.owes THEN
       is_told := {schema}.push(ARRAY[lock_name]);
@@ -51,7 +51,7 @@ BEGIN
     is_told := {schema}.note('v', lock_name, c.fence, c.holder, now_us);
     is_told := {schema}.tell(whose, 'R');
   END LOOP;
-  settled := {schema}.settle(l, now_us, NULL, NULL);
+  settled := {schema}.settle(l, now_us, NULL, NULL, false);
   IF settled.owes THEN
     is_told := {schema}.push(ARRAY[lock_name]);
   END IF;

@@ -8,14 +8,15 @@
 -- `l` is the lock's row, which the caller has locked; it is written back. A claim of `me` with
 -- mode `how` is answered directly and gets its whole ttl; others get an offer, which is short, so
 -- that a process that hangs does not hold up those behind it. `owes` says that there was one, so
--- that `push` is called for the lock.
+-- that `push` is called for the lock. `is_alone` says that nobody shares the lock, as after the end
+-- of an exclusive hold.
 CREATE OR REPLACE FUNCTION {schema}.settle(
-  INOUT l {schema}.locks, now_us bigint, me uuid, how integer, OUT owes boolean
+  INOUT l {schema}.locks, now_us bigint, me uuid, how integer, is_alone boolean, OUT owes boolean
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   c {schema}.claims;
   whose {schema}.clients;
-  ahead bigint;
+  ahead bigint := 0;
   has_ended boolean;
   is_told boolean;
   number bigint;
@@ -30,13 +31,16 @@ BEGIN
     END IF;
     l.holder := NULL;
     l.offer := false;
+    is_alone := true;
   END IF;
   IF l.crowd > 0 THEN
     IF l.passed_us > 0 AND l.passed_us <= now_us THEN
       l := {schema}.drop_gone(l, now_us);
     END IF;
-    SELECT count(*) FILTER (WHERE g.stage = 1), bool_or(g.until_us <= now_us)
-      INTO ahead, has_ended FROM {schema}.claims g WHERE g.name = l.name AND g.stage > 0;
+    IF NOT is_alone THEN
+      SELECT count(*) FILTER (WHERE g.stage = 1), bool_or(g.until_us <= now_us)
+        INTO ahead, has_ended FROM {schema}.claims g WHERE g.name = l.name AND g.stage > 0;
+    END IF;
     IF has_ended THEN
       l := {schema}.drop_ended(l, now_us);
       ahead := (SELECT count(*) FROM {schema}.claims g WHERE g.name = l.name AND g.stage = 1);

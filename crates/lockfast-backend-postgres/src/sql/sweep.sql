@@ -10,7 +10,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN false;
   END IF;
-  settled := {schema}.settle(l, {schema}.clock(), NULL, NULL);
+  settled := {schema}.settle(l, {schema}.clock(), NULL, NULL, false);
   RETURN settled.owes AND {schema}.push(ARRAY[lock_name]);
 END $$;
 

@@ -60,26 +60,31 @@ END $$;
 CREATE OR REPLACE FUNCTION {schema}.push(owed text[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-  o record;
+  lock_name text;
+  l {schema}.locks;
+  c {schema}.claims;
   whose {schema}.clients;
   now_us bigint := {schema}.clock();
-  is_told boolean;
-  last text;
+  is_told boolean := false;
 BEGIN
-  FOR o IN
-    SELECT l.name, l.holder, l.call, l.fence, l.since_us, l.lasts_us, l.until_us
-      FROM {schema}.locks l WHERE l.name = ANY (owed) AND l.offer AND l.holder IS NOT NULL
-    UNION ALL
-    SELECT c.name, c.holder, c.call, c.fence, c.since_us, least(c.ttl_us, {offer_us}), c.until_us
-      FROM {schema}.claims c WHERE c.name = ANY (owed) AND c.stage = 1 AND c.offer
-  LOOP
-    CONTINUE WHEN o.until_us <= now_us;
-    SELECT * INTO whose FROM {schema}.clients w WHERE w.client = {schema}.client_of(o.holder);
-    is_told := {schema}.tell(whose,
-      concat_ws(' ', 'G', o.call, o.fence, o.since_us, o.lasts_us));
-    IF o.name IS DISTINCT FROM last THEN
-      last := o.name;
-      is_told := {schema}.tell_other(o.name, whose.client, o.until_us - now_us, now_us);
+  FOREACH lock_name IN ARRAY owed LOOP
+    SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name;
+    IF l.offer AND l.until_us > now_us THEN
+      SELECT * INTO whose FROM {schema}.clients w WHERE w.client = {schema}.client_of(l.holder);
+      is_told := {schema}.tell(whose,
+          concat_ws(' ', 'G', l.call, l.fence, l.since_us, l.lasts_us))
+        AND l.crowd > 0
+        AND {schema}.tell_other(lock_name, whose.client, l.until_us - now_us, now_us);
+    ELSIF l.holder IS NULL AND l.crowd > 0 THEN
+      FOR c IN SELECT * FROM {schema}.claims g
+        WHERE g.name = lock_name AND g.stage = 1 AND g.offer AND g.until_us > now_us
+      LOOP
+        SELECT * INTO whose FROM {schema}.clients w WHERE w.client = {schema}.client_of(c.holder);
+        is_told := {schema}.tell(whose, concat_ws(' ', 'G', c.call, c.fence, c.since_us,
+          least(c.ttl_us, {offer_us})));
+      END LOOP;
+      is_told := whose.client IS NOT NULL
+        AND {schema}.tell_other(lock_name, whose.client, {offer_us}, now_us);
     END IF;
   END LOOP;
   RETURN is_told;
@@ -89,31 +94,37 @@ END $$;
 -- whoever the key of claims finds, which costs the same however many wait.
 CREATE OR REPLACE FUNCTION {schema}.tell_other(
   lock_name text, but bytea, after_us bigint, now_us bigint
-) RETURNS boolean LANGUAGE plpgsql VOLATILE
--- The planner takes the line for a short one.
-SET enable_bitmapscan = off SET enable_sort = off AS $$
+) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   c {schema}.claims;
   whose {schema}.clients;
+  last uuid;
   has_turned boolean := false;
-  nobody CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
 BEGIN
   SELECT * INTO c FROM {schema}.claims w WHERE w.name = lock_name AND w.stage = 0
     ORDER BY w.ticket LIMIT 1;
+  IF c.holder IS NULL THEN
+    RETURN false;
+  END IF;
   FOR tries IN 1 .. 8 LOOP
-    IF c.holder IS NOT NULL THEN
+    IF c.name = lock_name THEN
       SELECT * INTO whose FROM {schema}.clients w WHERE w.client = {schema}.client_of(c.holder);
-      IF whose.client IS DISTINCT FROM but AND {schema}.is_there(whose, c.seen_us, now_us) THEN
+      IF c.stage = 0 AND whose.client IS DISTINCT FROM but
+        AND {schema}.is_there(whose, c.seen_us, now_us)
+      THEN
         RETURN {schema}.tell(whose, concat_ws(' ', 'H', c.call, after_us));
       END IF;
+      last := {schema}.last_of({schema}.client_of(c.holder));
     ELSIF has_turned THEN
       RETURN false;
     ELSE
       has_turned := true;
+      last := '00000000-0000-0000-0000-000000000000';
     END IF;
-    SELECT * INTO c FROM {schema}.claims w WHERE w.name = lock_name AND w.stage = 0
-      AND w.holder > coalesce({schema}.last_of({schema}.client_of(c.holder)), nobody)
-      ORDER BY w.holder LIMIT 1;
+    -- In this form the planner walks along the key, whatever it takes the line's length for.
+    SELECT * INTO c FROM {schema}.claims w WHERE (w.name, w.holder) > (lock_name, last)
+      ORDER BY w.name, w.holder LIMIT 1;
+    c.name := coalesce(c.name, '');
   END LOOP;
   RETURN false;
 END $$;
@@ -121,8 +132,7 @@ END $$;
 -- For clients: it must not be a part of what is written to disk before it is told, because all of
 -- the server's commits with messages wait for each other.
 CREATE OR REPLACE FUNCTION {schema}.push_4(owed text[]) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '{lock_timeout}' AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   setting text := set_config('synchronous_commit', 'off', true);
 BEGIN
