@@ -235,6 +235,10 @@ impl Failure {
                 Kind::Permission,
                 format!("the role has not the rights that the README lists: {message}"),
             ),
+            "22003" | "23502" | "23514" => Self::new(
+                Kind::CorruptRecord,
+                format!("a row of the lock tables holds what cannot be: {message}"),
+            ),
             "3F000" | "42883" | "42P01" | "42703" | "42804" => Self::new(
                 Kind::InvalidConfig,
                 format!(
@@ -273,6 +277,7 @@ mod tests {
             ("42883", Kind::InvalidConfig, Retry::Never, Remedy::Tell),
             ("42P01", Kind::InvalidConfig, Retry::Never, Remedy::Tell),
             ("3D000", Kind::InvalidConfig, Retry::Never, Remedy::Tell),
+            ("23514", Kind::CorruptRecord, Retry::Never, Remedy::Tell),
             ("LF001", Kind::Unreachable, Retry::Later, Remedy::Enrol),
             ("XX000", Kind::Internal, Retry::Never, Remedy::Tell),
         ];

@@ -22,6 +22,8 @@ mod kit;
 mod clock;
 #[path = "faults/link.rs"]
 mod link;
+#[path = "faults/oddity.rs"]
+mod oddity;
 #[path = "faults/pooler.rs"]
 mod pooler;
 #[path = "faults/refusal.rs"]

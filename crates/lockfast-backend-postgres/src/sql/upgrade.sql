@@ -9,6 +9,13 @@ ALTER TABLE {schema}.locks ADD COLUMN IF NOT EXISTS call bigint NOT NULL DEFAULT
 ALTER TABLE {schema}.locks ADD COLUMN IF NOT EXISTS lasts_us bigint NOT NULL DEFAULT 0;
 ALTER TABLE {schema}.locks ADD COLUMN IF NOT EXISTS passed_us bigint NOT NULL DEFAULT 0;
 CREATE INDEX IF NOT EXISTS claims_in_mode ON {schema}.claims (name) WHERE mode <> 0 AND stage < 2;
+-- No function stores anything else; by hand it cannot be done by mistake.
+ALTER TABLE {schema}.store DROP CONSTRAINT IF EXISTS store_possible,
+  ADD CONSTRAINT store_possible CHECK (floor >= 0) NOT VALID;
+ALTER TABLE {schema}.locks DROP CONSTRAINT IF EXISTS locks_possible,
+  ADD CONSTRAINT locks_possible CHECK (fence >= 0 AND crowd >= 0) NOT VALID;
+ALTER TABLE {schema}.claims DROP CONSTRAINT IF EXISTS claims_possible,
+  ADD CONSTRAINT claims_possible CHECK (stage BETWEEN -1 AND 2 AND mode >= -1) NOT VALID;
 -- What only functions call answers otherwise now, or is asked otherwise.
 DO $do$
 DECLARE
