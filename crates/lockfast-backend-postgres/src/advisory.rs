@@ -19,7 +19,7 @@ use lockfast_core::{
     Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
     RevokeRequest, Wait,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::failure::Failure;
 use crate::migration;
@@ -44,6 +44,8 @@ enum Hold {
         mode: Mode,
         number: u64,
         _stop: Arc<oneshot::Sender<()>>,
+        /// Closed when it has left the server's queue.
+        gone: watch::Receiver<()>,
     },
     Held(Arc<Held>),
 }
@@ -121,20 +123,28 @@ impl Advisory {
             Some(Hold::Waiting { mode, .. }) if mode != request.mode => {
                 return Err(other_mode(mode));
             }
-            // The new request takes the place of the one that waits.
             Some(Hold::Waiting { .. }) | None => {}
         }
         let (stop, stopped) = oneshot::channel();
+        let (staying, gone) = watch::channel(());
         let number = self.waits.fetch_add(1, Ordering::Relaxed);
-        let waiting = Hold::Waiting { mode: request.mode, number, _stop: Arc::new(stop) };
+        let waiting = Hold::Waiting { mode: request.mode, number, _stop: Arc::new(stop), gone };
         lock(&self.holds).insert(request.holder, waiting);
+        // The new request takes the place of the one that waits.
+        if let Some(Hold::Waiting { gone, _stop: stop, .. }) = earlier {
+            drop(stop);
+            self.see_gone(gone).await;
+        }
         let (asker, answer) = oneshot::channel();
         let me = Arc::clone(&self);
         let asked = request.clone();
         let label = self.context.label.clone();
         self.context.runtime.spawn(async move {
             let taken = held::take(&me.dialer, &label, &asked, stopped).await;
-            me.settle(&asked, number, taken, asker);
+            if let Some(unwanted) = me.settle(&asked, number, taken, asker) {
+                unwanted.abandon().await;
+            }
+            drop(staying);
         });
         match answer.await.unwrap_or_else(|_| Err(closed())).map_err(named)? {
             Some(grant) => Ok(AcquireOutcome::Granted(grant)),
@@ -146,15 +156,14 @@ impl Advisory {
         }
     }
 
-    /// Writes down what became of an acquisition and tells whoever asked. What nobody wants is
-    /// closed, and with it the lock is free.
+    /// Writes down what became of an acquisition and tells whoever asked. Returns what nobody wants.
     fn settle(
         self: &Arc<Self>,
         request: &AcquireRequest,
         number: u64,
         taken: std::result::Result<Taken, Failure>,
         asker: oneshot::Sender<std::result::Result<Option<Grant>, Failure>>,
-    ) {
+    ) -> Option<Held> {
         let mut holds = lock(&self.holds);
         let is_present = matches!(holds.get(&request.holder),
             Some(Hold::Waiting { number: present, .. }) if *present == number);
@@ -183,11 +192,22 @@ impl Advisory {
                 });
                 Ok(Some(grant))
             }
-            Ok(Taken::Held(..)) => Err(closed()),
+            Ok(Taken::Held(held, _)) => {
+                let _ = asker.send(Err(closed()));
+                return Some(held);
+            }
             Ok(Taken::ByOthers) => Ok(None),
             Err(failure) => Err(failure),
         };
         let _ = asker.send(answer);
+        None
+    }
+
+    /// Waits until one who was told to stop waiting has left the server's queue.
+    async fn see_gone(&self, mut gone: watch::Receiver<()>) {
+        let leaving = async { while gone.changed().await.is_ok() {} };
+        // A server that does not answer notices by itself that the connection is closed.
+        let _ = tokio::time::timeout(self.dialer.config.request_timeout, leaving).await;
     }
 
     async fn give(&self, request: ReleaseRequest) -> Result<ReleaseOutcome> {
@@ -204,8 +224,12 @@ impl Advisory {
                     Err(failure) => Err(failure.to_error().with_lock(&request.name)),
                 }
             }
-            // Dropping its end stops the wait.
-            Some(Hold::Waiting { .. }) | None => Ok(ReleaseOutcome::NotHeld),
+            Some(Hold::Waiting { gone, _stop: stop, .. }) => {
+                drop(stop);
+                self.see_gone(gone).await;
+                Ok(ReleaseOutcome::NotHeld)
+            }
+            None => Ok(ReleaseOutcome::NotHeld),
         }
     }
 

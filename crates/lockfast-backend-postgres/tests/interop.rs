@@ -18,7 +18,11 @@ use kit::{
     Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, eventually, hold, loss,
     queue_for, refusal, start, ttl, url,
 };
-use lockfast::{ErrorKind, Locker, LossCause, Options, Released, RevokeOutcome, RevokeRequest};
+use lockfast::{
+    Address, ErrorKind, Guarantee, Locker, LossCause, Options, Released, RevokeOutcome,
+    RevokeRequest,
+};
+use lockfast_conformance::fault::proxy::{Link, Proxy};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(10);
@@ -169,6 +173,39 @@ async fn the_end_of_the_session_is_the_end_of_the_lock() {
     let outcome = locker.revoke(request).await.unwrap();
     assert!(matches!(outcome, RevokeOutcome::Revoked(_)), "{outcome:?}");
     assert_eq!(loss(&next, Duration::from_secs(1)).await, LossCause::SessionEnded);
+}
+
+/// B40: whoever asks for correctness is refused a session lock, with the reason, and gets a lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn correctness_can_be_required() {
+    let postgres = start();
+    let connect = |url: String| {
+        let address = Address::parse(&url).unwrap();
+        Locker::builder().require(Guarantee::Correctness).connect_with(move |context| {
+            Box::pin(lockfast_backend_postgres::connect(address, context))
+        })
+    };
+    let error = bounded(connect(format!("{}?mode=advisory", url(&postgres)))).await.unwrap_err();
+    check_error(&error, ErrorKind::Unsupported, &["ends the session"]);
+    bounded(connect(url(&postgres))).await.unwrap();
+}
+
+/// B40, P6: a session lock whose release is not answered is not told as lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_is_not_answered() {
+    let postgres = start();
+    let proxy = Proxy::start(postgres.address()).await.unwrap();
+    let through = format!("{}?mode=advisory&request_timeout=1s", kit::url_at(proxy.address()));
+    let locker = connect(&through).await;
+    let guard = hold(&locker, NAME, ttl(TTL * 6)).await;
+    proxy.set_open(Link::SwallowReplies);
+    let released = guard.release().await.unwrap();
+    assert!(matches!(released, Released::Unknown { .. }), "{released:?}");
+    let near = advisory(&postgres).await;
+    eventually("it is free", TIME_MAX, async || {
+        near.mutex(NAME).unwrap().with(ttl(TTL)).unwrap().try_acquire().await.is_ok()
+    })
+    .await;
 }
 
 /// P5, P10: a wait that ends or is given up leaves the server's queue, and no session behind.

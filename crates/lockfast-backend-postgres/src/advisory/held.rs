@@ -15,10 +15,18 @@ use crate::failure::Failure;
 use crate::store::{closed, lock};
 use crate::wire::{Dialer, Param, Session, get};
 
-/// A name that is a whole number is that key; any other has the key that SQL gives it, so that
+/// A name that is a whole number, written as usual, is that key; any other has the key that SQL gives it, so that
 /// other programs can use the same.
-pub(super) const KEY: &str =
-    "CASE WHEN $1 ~ '^-?[0-9]{1,18}$' THEN $1::bigint ELSE hashtextextended($1, 0) END";
+pub(super) fn key_of(name: &str) -> String {
+    format!(
+        "CASE WHEN {name} ~ '^(0|-?[1-9][0-9]{{0,17}})$' THEN {name}::bigint \
+         ELSE hashtextextended({name}, 0) END"
+    )
+}
+
+/// How long a session may take to leave the queue.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(1);
+const UNLOCK_ALL: &str = "SELECT pg_advisory_unlock_all()";
 
 /// A lock that we have.
 pub(crate) struct Held {
@@ -55,12 +63,12 @@ pub(super) async fn take(
     let params: [Param<'_>; 1] = [(&name, Type::TEXT)];
     let patience = patience(request.wait);
     let sent = Moment::now();
-    let statement = format!("SELECT pg_try_advisory_lock{shared}({KEY})");
+    let statement = format!("SELECT pg_try_advisory_lock{shared}({key})", key = key_of("$1"));
     let rows = session.ask(&statement, &params, limit).await?;
     let mut is_held = rows.first().map_or(Ok(false), |row| get(row, 0))?;
     let mut from = sent;
     if !is_held && patience != Some(Duration::ZERO) {
-        let statement = format!("SELECT pg_advisory_lock{shared}({KEY})");
+        let statement = format!("SELECT pg_advisory_lock{shared}({key})", key = key_of("$1"));
         let waiting = session.client.query_typed(&statement, &params);
         is_held = wait(&session, waiting, patience, stopped).await?;
         // It was ours from some moment before the answer; the connection was alive until then.
@@ -99,8 +107,10 @@ async fn wait<T>(
     let mut waiting = pin!(waiting);
     let mut stopped = pin!(stopped);
     let mut timer = pin!(tokio::time::sleep(patience.unwrap_or(Duration::from_secs(86_400 * 365))));
+    let mut is_answered = false;
     let outcome = std::future::poll_fn(|context| {
         if let Poll::Ready(result) = waiting.as_mut().poll(context) {
+            is_answered = true;
             let result = result.map_err(|error| Failure::of_driver(&session.endpoint, &error));
             return Poll::Ready(Some(result.map(|_| true)));
         }
@@ -110,8 +120,11 @@ async fn wait<T>(
         timer.as_mut().poll(context).map(|()| None)
     })
     .await;
-    if !matches!(outcome, Some(Ok(_))) {
+    if !is_answered {
         session.cancel().await;
+        // Then it is not in the queue any more, and has not what it was granted meanwhile.
+        let _ = tokio::time::timeout(LEAVE_TIME_MAX, waiting).await;
+        let _ = session.execute(UNLOCK_ALL, LEAVE_TIME_MAX).await;
     }
     outcome.unwrap_or(Ok(false))
 }
@@ -152,12 +165,19 @@ impl Held {
 
     pub(super) async fn unlock(&self, dialer: &Dialer) -> Result<bool, Failure> {
         let shared = if self.mode == Mode::Shared { "_shared" } else { "" };
-        let statement = format!("SELECT pg_advisory_unlock{shared}({KEY})");
+        let statement = format!("SELECT pg_advisory_unlock{shared}({key})", key = key_of("$1"));
         let name = self.name.as_str();
         let params: [Param<'_>; 1] = [(&name, Type::TEXT)];
         let session = self.session()?;
         let rows = session.ask(&statement, &params, dialer.config.request_timeout).await?;
         rows.first().map_or(Ok(false), |row| get(row, 0))
+    }
+
+    /// Gives back what nobody wants: closing would do, but then nobody knows when.
+    pub(super) async fn abandon(self) {
+        if let Ok(session) = self.session() {
+            let _ = session.execute(UNLOCK_ALL, LEAVE_TIME_MAX).await;
+        }
     }
 
     /// Ends the session, and with it whatever it has.

@@ -1,43 +1,53 @@
 //! Looking at advisory locks, which the server shows to everybody: who has one, who waits. Names
 //! are known only of those whose fence was raised.
 
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use lockfast_core::task::Task;
 use lockfast_core::{
-    Fence, HolderView, Label, LockName, LockView, Mode, Query, Result, RevokeOutcome, RevokeRequest,
+    Fence, HolderView, Label, LockName, LockView, Mode, Moment, Query, Result, RevokeOutcome,
+    RevokeRequest,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::Advisory;
-use super::held::KEY;
+use super::held::key_of;
 use crate::claim::read_fence;
 use crate::failure::Failure;
 use crate::wire::{Dialer, Param, Session, get};
 
-/// One lock: its sessions, and the fence that was given last.
+/// How often it is looked whether a session has ended.
+const END_LOOK: Duration = Duration::from_millis(10);
+
+/// Locks: the sessions of each, the fence that was given last, and the name.
 async fn sessions(
     dialer: &Dialer,
     session: &Session,
-    name: &LockName,
+    names: &[LockName],
 ) -> Result<Vec<Row>, Failure> {
     let statement = format!(
         "SELECT l.granted, l.mode = 'ShareLock', l.pid, a.application_name, \
-           (extract(epoch FROM a.backend_start) * 1000000)::bigint, {schema}.last_fence($1) \
-         FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid, \
-           (SELECT {KEY} AS key) k \
+           (extract(epoch FROM a.backend_start) * 1000000)::bigint, {schema}.last_fence(k.name), \
+           k.name \
+         FROM (SELECT n.name, {key} AS key FROM unnest($1) AS n (name)) k \
+         JOIN pg_locks l ON (l.classid::bigint << 32 | l.objid::bigint) = k.key \
+         LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
          WHERE l.locktype = 'advisory' AND l.objsubid = 1 \
-           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-           AND (l.classid::bigint << 32 | l.objid::bigint) = k.key",
-        schema = dialer.config.schema
+           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        schema = dialer.config.schema,
+        key = key_of("n.name"),
     );
-    let name = name.as_str();
-    let params: [Param<'_>; 1] = [(&name, Type::TEXT)];
+    let names: Vec<&str> = names.iter().map(LockName::as_str).collect();
+    let params: [Param<'_>; 1] = [(&names, Type::TEXT_ARRAY)];
     session.ask(&statement, &params, dialer.config.request_timeout).await
 }
 
-fn read_view(name: &LockName, rows: &[Row]) -> Result<LockView, Failure> {
+fn read_view<'a>(
+    name: &LockName,
+    rows: impl IntoIterator<Item = &'a Row>,
+) -> Result<LockView, Failure> {
     let mut view = LockView { name: name.clone(), holders: Vec::new(), waiting: 0 };
     for row in rows {
         if !get::<bool>(row, 0)? {
@@ -89,8 +99,14 @@ impl Advisory {
             };
             let is_list = limit != usize::MAX;
             let mut views = Vec::new();
+            let rows = sessions(&dialer, &session, &names).await?;
+            let mut rows_of: HashMap<&str, Vec<&Row>> = HashMap::new();
+            for row in &rows {
+                rows_of.entry(get(row, 6)?).or_default().push(row);
+            }
             for name in names {
-                let view = read_view(&name, &sessions(&dialer, &session, &name).await?)?;
+                let own = rows_of.remove(name.as_str()).unwrap_or_default();
+                let view = read_view(&name, own)?;
                 if !is_list || view.waiting > 0 || !view.holders.is_empty() {
                     views.push(view);
                 }
@@ -108,7 +124,7 @@ impl Advisory {
         let dialer = std::sync::Arc::clone(&self.dialer);
         let seizing = Task::start(&self.context.runtime, async move {
             let session = dialer.dial().await?;
-            let rows = sessions(&dialer, &session, &request.name).await?;
+            let rows = sessions(&dialer, &session, std::slice::from_ref(&request.name)).await?;
             let view = read_view(&request.name, &rows)?;
             if view.holders.is_empty() {
                 return Ok(RevokeOutcome::NotHeld);
@@ -117,13 +133,27 @@ impl Advisory {
             if request.expect_fence.is_some_and(|expected| !has(expected)) {
                 return Ok(RevokeOutcome::OtherFence(view.holders));
             }
+            let limit_of_end = dialer.config.request_timeout;
+            let mut ended = Vec::new();
             for row in &rows {
                 if get(row, 0)? {
                     let pid: i32 = get(row, 2)?;
                     let params: [Param<'_>; 1] = [(&pid, Type::INT4)];
                     let limit = dialer.config.request_timeout;
                     session.ask("SELECT pg_terminate_backend($1)", &params, limit).await?;
+                    ended.push(pid);
                 }
+            }
+            // A session ends a moment after it was told to.
+            let start = Moment::now();
+            while Moment::now().since(start) < limit_of_end {
+                let rows = sessions(&dialer, &session, std::slice::from_ref(&request.name)).await?;
+                let has_ended =
+                    |row: &Row| get(row, 2).map(|pid: i32| !ended.contains(&pid)).unwrap_or(true);
+                if rows.iter().all(has_ended) {
+                    break;
+                }
+                tokio::time::sleep(END_LOOK).await;
             }
             Ok(RevokeOutcome::Revoked(view.holders))
         });

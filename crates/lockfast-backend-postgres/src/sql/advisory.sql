@@ -39,6 +39,6 @@ LANGUAGE sql STABLE AS $$
   SELECT EXISTS (SELECT FROM pg_locks p WHERE p.locktype = 'advisory' AND p.objsubid = 1 AND p.granted
     AND p.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
     AND (p.classid::bigint << 32) | p.objid::bigint
-      = CASE WHEN lock_name ~ '^-?[0-9]{1,18}$' THEN lock_name::bigint
+      = CASE WHEN lock_name ~ '^(0|-?[1-9][0-9]{0,17})$' THEN lock_name::bigint
         ELSE hashtextextended(lock_name, 0) END)
 $$;

@@ -1,0 +1,94 @@
+//! The suite that every store passes, with the server's own advisory locks. A fresh store is a
+//! database, because all schemas of one share these. What such a lock cannot do is listed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "a panic is how a test fails, and the kit is shared"
+)]
+
+mod kit;
+
+use std::process::ExitCode;
+
+use lockfast_conformance::Suite;
+use lockfast_conformance::fault::postgres::{Postgres, Setup};
+
+const NO_EXPIRY: &str = "a session lock does not end by its ttl, only with its session";
+const NO_PERMITS: &str = "an advisory lock has no permits";
+const NO_EVENTS: &str = "the server does not tell of its advisory locks";
+const NO_REASON: &str = "an operator ends the session, and the server tells no reason";
+const NO_DETACHING: &str =
+    "an advisory lock ends with its connection, so it cannot outlive the process";
+const OWN_SESSION: &str = "only the process that has the session can release or renew it";
+
+const IGNORED: &[(&str, &str)] = &[
+    ("cancellation::does_not_disturb_other_requests", NO_PERMITS),
+    ("deadline::comes_sooner_with_a_shorter_ttl", NO_EXPIRY),
+    ("deadline::frees_the_lock", NO_EXPIRY),
+    ("deadline::is_not_after_the_store_lets_go", NO_EXPIRY),
+    ("deadline::of_a_waiter_is_not_after_the_store_lets_go", NO_EXPIRY),
+    ("deadline::starts_again_with_a_renewal", NO_EXPIRY),
+    ("deadline::starts_again_with_a_repetition", NO_EXPIRY),
+    ("fencing::is_shared_by_nobody", NO_PERMITS),
+    ("fencing::rises_across_expiry", NO_EXPIRY),
+    ("inspect::gives_no_secret_away", NO_EVENTS),
+    ("inspect::lists_only_what_is_wanted", NO_EXPIRY),
+    ("inspect::shows_holders_and_waiters", "the server does not say which session has which fence"),
+    ("lease::is_lengthened_by_the_store", NO_EXPIRY),
+    ("lease::of_a_waiter_may_be_as_long_as_any", NO_EXPIRY),
+    ("lease::that_nobody_keeps_is_kept_by_its_id", NO_DETACHING),
+    ("lock_delay::is_kept_by_renewals", NO_EXPIRY),
+    ("lock_delay::keeps_the_lock_after_expiry", NO_EXPIRY),
+    ("loss::before_its_guard_is_there_is_not_forgotten", NO_REASON),
+    ("loss::by_revocation_is_told_with_the_reason", NO_REASON),
+    ("loss::does_not_touch_the_next_holder", NO_EXPIRY),
+    ("loss::stops_the_body_of_run", NO_EXPIRY),
+    ("permits::and_exclusive_holders_exclude_each_other", NO_PERMITS),
+    ("permits::are_all_given_out", NO_PERMITS),
+    ("permits::are_never_more_than_the_limit", NO_PERMITS),
+    ("permits::have_one_limit", NO_PERMITS),
+    ("primitives::a_semaphore_has_permits", NO_PERMITS),
+    ("process::a_detached_lease_outlives_its_process", NO_DETACHING),
+    ("process::a_stopped_holder_loses_its_lease", NO_EXPIRY),
+    ("release::after_expiry_does_not_free_the_next", NO_EXPIRY),
+    ("release::of_a_detached_lease_is_asked_for", NO_DETACHING),
+    ("release::works_from_any_connection", OWN_SESSION),
+    ("renewal::after_expiry_creates_nothing", NO_EXPIRY),
+    ("renewal::by_another_holder_changes_nothing", NO_EXPIRY),
+    (
+        "renewal::of_a_large_batch_keeps_all",
+        "each lock has a connection, and a server has not as many as the case has locks",
+    ),
+    ("retry::gives_the_same_fence", NO_PERMITS),
+    ("revoke::is_told_to_the_holder", NO_REASON),
+    ("shared::waiters_enter_together", OWN_SESSION),
+    (
+        "waiting::not_at_all_answers_at_once",
+        "a session says who it is in 63 bytes, without the label's free text",
+    ),
+    ("watch::tells_of_a_hand_over", NO_EVENTS),
+    ("watch::tells_of_a_revocation", NO_EVENTS),
+    ("watch::tells_of_an_expiry", NO_EVENTS),
+    ("watch::tells_who_gave_up", NO_EVENTS),
+];
+
+fn start() -> Postgres {
+    let postgres = Setup::new().set("max_connections", "400").start();
+    kit::create_role(&postgres);
+    postgres
+}
+
+fn fresh_url(postgres: &Postgres, store: usize) -> String {
+    let database = format!("store_{store}");
+    postgres.create_database(&database);
+    kit::make_schema_in(postgres, &database, kit::SCHEMA);
+    format!("postgres://{}@{}/{database}?mode=advisory", kit::ROLE, postgres.address())
+}
+
+fn main() -> ExitCode {
+    let connect = lockfast_backend_postgres::connect;
+    Suite { name: "postgres_advisory", start, fresh_url, connect, ignored: IGNORED }.run()
+}
