@@ -48,6 +48,8 @@ enum Hold {
         gone: watch::Receiver<()>,
     },
     Held(Arc<Held>),
+    /// It is being given back.
+    Leaving(watch::Receiver<()>),
 }
 
 /// Connects; refused where a pooler would give the lock to somebody else's session.
@@ -123,7 +125,7 @@ impl Advisory {
             Some(Hold::Waiting { mode, .. }) if mode != request.mode => {
                 return Err(other_mode(mode));
             }
-            Some(Hold::Waiting { .. }) | None => {}
+            Some(Hold::Waiting { .. } | Hold::Leaving(_)) | None => {}
         }
         let (stop, stopped) = oneshot::channel();
         let (staying, gone) = watch::channel(());
@@ -131,9 +133,13 @@ impl Advisory {
         let waiting = Hold::Waiting { mode: request.mode, number, _stop: Arc::new(stop), gone };
         lock(&self.holds).insert(request.holder, waiting);
         // The new request takes the place of the one that waits.
-        if let Some(Hold::Waiting { gone, _stop: stop, .. }) = earlier {
-            drop(stop);
-            self.see_gone(gone).await;
+        match earlier {
+            Some(Hold::Waiting { gone, _stop: stop, .. }) => {
+                drop(stop);
+                self.see_gone(gone).await;
+            }
+            Some(Hold::Leaving(gone)) => self.see_gone(gone).await,
+            Some(Hold::Held(_)) | None => {}
         }
         let (asker, answer) = oneshot::channel();
         let me = Arc::clone(&self);
@@ -211,12 +217,26 @@ impl Advisory {
     }
 
     async fn give(&self, request: ReleaseRequest) -> Result<ReleaseOutcome> {
-        let hold = lock(&self.holds).remove(&request.holder);
+        let (leaving, gone) = watch::channel(());
+        let hold = {
+            let mut holds = lock(&self.holds);
+            let hold = holds.remove(&request.holder);
+            match &hold {
+                Some(Hold::Held(_)) => holds.insert(request.holder, Hold::Leaving(gone)),
+                Some(Hold::Leaving(gone)) => {
+                    holds.insert(request.holder, Hold::Leaving(gone.clone()))
+                }
+                Some(Hold::Waiting { .. }) | None => None,
+            };
+            hold
+        };
         match hold {
             Some(Hold::Held(held)) => {
                 // Closing it would be enough, but then nobody knows when it has happened.
                 let unlocked = held.unlock(&self.dialer).await;
                 held.close();
+                self.forget_leaving(request.holder);
+                drop(leaving);
                 match unlocked {
                     Ok(true) => Ok(ReleaseOutcome::Released),
                     Ok(false) => Ok(ReleaseOutcome::NotHeld),
@@ -229,7 +249,19 @@ impl Advisory {
                 self.see_gone(gone).await;
                 Ok(ReleaseOutcome::NotHeld)
             }
+            // It was asked twice, and is over for both at the same moment.
+            Some(Hold::Leaving(gone)) => {
+                self.see_gone(gone).await;
+                Ok(ReleaseOutcome::NotHeld)
+            }
             None => Ok(ReleaseOutcome::NotHeld),
+        }
+    }
+
+    fn forget_leaving(&self, holder: HolderId) {
+        let mut holds = lock(&self.holds);
+        if matches!(holds.get(&holder), Some(Hold::Leaving(_))) {
+            holds.remove(&holder);
         }
     }
 

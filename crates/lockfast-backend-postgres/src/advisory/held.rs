@@ -24,8 +24,9 @@ pub(super) fn key_of(name: &str) -> String {
     )
 }
 
-/// How long a session may take to leave the queue.
-const LEAVE_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long a session may take to leave the queue before it is told again, and how often it is.
+const LEAVE_TIME: Duration = Duration::from_millis(200);
+const CANCELS_MAX: u32 = 10;
 const UNLOCK_ALL: &str = "SELECT pg_advisory_unlock_all()";
 
 /// A lock that we have.
@@ -121,10 +122,16 @@ async fn wait<T>(
     })
     .await;
     if !is_answered {
-        session.cancel().await;
-        // Then it is not in the queue any more, and has not what it was granted meanwhile.
-        let _ = tokio::time::timeout(LEAVE_TIME_MAX, waiting).await;
-        let _ = session.execute(UNLOCK_ALL, LEAVE_TIME_MAX).await;
+        // One that comes before the server has begun to wait does nothing, and a server that waits does
+        // not notice that a connection is closed.
+        for _ in 0..CANCELS_MAX {
+            session.cancel().await;
+            if tokio::time::timeout(LEAVE_TIME, waiting.as_mut()).await.is_ok() {
+                break;
+            }
+        }
+        // It is not in the queue any more, and shall not have what it was granted meanwhile.
+        let _ = session.execute(UNLOCK_ALL, LEAVE_TIME).await;
     }
     outcome.unwrap_or(Ok(false))
 }
@@ -176,7 +183,7 @@ impl Held {
     /// Gives back what nobody wants: closing would do, but then nobody knows when.
     pub(super) async fn abandon(self) {
         if let Ok(session) = self.session() {
-            let _ = session.execute(UNLOCK_ALL, LEAVE_TIME_MAX).await;
+            let _ = session.execute(UNLOCK_ALL, LEAVE_TIME).await;
         }
     }
 
