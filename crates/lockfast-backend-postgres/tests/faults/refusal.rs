@@ -78,7 +78,7 @@ async fn a_deadlock() {
     // Nothing but the deadlock may end the wait.
     postgres.sql(
         "DO $$ BEGIN EXECUTE (SELECT format('ALTER FUNCTION %s SET lock_timeout = %L', \
-         oid::regprocedure, '20s') FROM pg_proc WHERE proname = 'serve'); END $$",
+         oid::regprocedure, '20s') FROM pg_proc WHERE proname = 'serve_4'); END $$",
     );
     let (locker, backend) = connect_both(&format!("{}?request_timeout=20s", url(&postgres))).await;
     let mut guards = Vec::new();
