@@ -206,7 +206,7 @@ impl Link {
     async fn carry(&self, store: &Store, batch: Batch, limit: Duration) -> Option<Failure> {
         let sent = Moment::now();
         // Not through a pooler: what follows the end of a transaction there may go to another
-        // session, and two at once have been answered out of turn.
+        // session, and behind PgBouncer a call was once answered without its row.
         let is_direct = self.session.is_direct;
         let sought = if is_direct { store.guess_owed(&batch) } else { Vec::new() };
         let mut telling = pin!(self.push(&sought));
