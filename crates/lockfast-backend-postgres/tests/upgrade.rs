@@ -109,8 +109,11 @@ fn grant(postgres: &Postgres) {
     ));
 }
 
-/// Takes, waits for, hands over, watches and gives back, by two clients.
+/// Takes, waits for, hands over, watches and gives back, by two clients. Their connections are
+/// closed when it returns.
 async fn check_that_it_serves(postgres: &Postgres, url: &str) {
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockfast'";
+    let before = postgres.sql(sessions);
     let (one, two) = (connect(url).await, connect(url).await);
     let mut events = two.watch().await.unwrap();
     let guard = hold(&one, "served", ttl(Duration::from_secs(3))).await;
@@ -128,9 +131,10 @@ async fn check_that_it_serves(postgres: &Postgres, url: &str) {
         bounded(task).await.unwrap().unwrap();
     }
     assert!(matches!(next.release().await.unwrap(), Released::Released));
-    drop((one, two));
+    drop((events, one, two));
     let held = "SELECT count(holder) FROM lockfast.locks WHERE name <> 'kept'";
     eventually("nothing is held", TIME_MAX, async || postgres.sql(held) == "0").await;
+    eventually("they are gone", TIME_MAX, async || postgres.sql(sessions) == before).await;
 }
 
 /// B35: a schema of the version before is served and not changed, also by a role that could; then it
