@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use lockfast_conformance::fault::mysql::{self, Flavor, Mysql};
-use lockfast_conformance::fault::postgres::{self, Postgres};
+use lockfast_faults::mysql::{self, Flavor, Mysql};
+use lockfast_faults::postgres::{self, Postgres};
 use serde_json::Value;
 use tokio::task::JoinSet;
 

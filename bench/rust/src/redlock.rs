@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use lockfast_conformance::fault::proxy::{Link, Proxy};
-use lockfast_conformance::fault::redis::Redis;
+use lockfast_faults::proxy::{Link, Proxy};
+use lockfast_faults::redis::Redis;
 use serde_json::Value;
 
 use crate::samples::{ROUNDS, Samples};

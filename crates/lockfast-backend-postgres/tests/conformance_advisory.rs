@@ -14,7 +14,7 @@ mod kit;
 use std::process::ExitCode;
 
 use lockfast_conformance::Suite;
-use lockfast_conformance::fault::postgres::{Postgres, Setup};
+use lockfast_faults::postgres::{Postgres, Setup};
 
 const NO_EXPIRY: &str = "a session lock does not end by its ttl, only with its session";
 const NO_PERMITS: &str = "an advisory lock has no permits";

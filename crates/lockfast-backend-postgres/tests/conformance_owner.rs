@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use lockfast_conformance::Suite;
-use lockfast_conformance::fault::postgres::{Postgres, Setup};
+use lockfast_faults::postgres::{Postgres, Setup};
 
 fn start() -> Postgres {
     Setup::new().set("max_connections", "400").start()

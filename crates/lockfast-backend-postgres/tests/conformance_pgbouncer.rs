@@ -14,8 +14,8 @@ mod kit;
 use std::process::ExitCode;
 
 use lockfast_conformance::Suite;
-use lockfast_conformance::fault::pgbouncer::PgBouncer;
-use lockfast_conformance::fault::postgres::Postgres;
+use lockfast_faults::pgbouncer::PgBouncer;
+use lockfast_faults::postgres::Postgres;
 
 fn start() -> (PgBouncer, Postgres) {
     let postgres = Postgres::start();

@@ -22,7 +22,7 @@ use lockfast::{
     Address, ErrorKind, Guarantee, Locker, LossCause, Options, Released, RevokeOutcome,
     RevokeRequest,
 };
-use lockfast_conformance::fault::proxy::{Link, Proxy};
+use lockfast_faults::proxy::{Link, Proxy};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(10);

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_conformance::fault::redis::Redis;
-use lockfast_conformance::fault::wait::eventually;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, HolderId, Label,
     LockName, LossReporter, Mode, Wait,
 };
+use lockfast_faults::redis::Redis;
+use lockfast_faults::wait::eventually;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 

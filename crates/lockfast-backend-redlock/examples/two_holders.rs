@@ -16,7 +16,7 @@ use std::time::Duration;
 use lockfast::{
     Address, DetachedLease, FenceGate, FencingToken, Locker, Mode, Moment, Options, Result,
 };
-use lockfast_conformance::fault::redis::Redis;
+use lockfast_faults::redis::Redis;
 
 /// What the lock guards: an account to which each holder adds what it read plus its deposit.
 #[derive(Debug, Default)]

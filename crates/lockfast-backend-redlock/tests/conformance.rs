@@ -11,7 +11,7 @@
 use std::process::ExitCode;
 
 use lockfast_conformance::Suite;
-use lockfast_conformance::fault::redis::{Redis, Setup};
+use lockfast_faults::redis::{Redis, Setup};
 
 /// The rights that the README names, with the suite's prefixes for the names of locks.
 const RIGHTS: &str = "resetkeys ~lockfast:* ~store-* resetchannels &lockfast:* -@all +hello +info \

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use kit::{Nodes, TIME_MAX, bounded, connect, eventually, hold, ttl};
 use lockfast::{Locker, Moment};
-use lockfast_conformance::fault::child::Child;
+use lockfast_faults::child::Child;
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The one suite that every Lockfast store passes, and the fault kit to test a store with.
+//! The one suite that every Lockfast store passes.
 //!
 //! A store implements [`Harness`] and calls [`main`] from a test binary without libtest; each
 //! rule of the contract is then a trial, `<harness>::<group>::<case>`. The rule is the doc comment
@@ -9,7 +9,7 @@
 //! | what a store lends the suite | [`Harness`], or [`Suite`] for one on servers |
 //! | rules of the bare store | `cases/` |
 //! | rules of the lease engine on that store | `scenarios/` |
-//! | proxies, children and servers to break things with | [`fault`] |
+//! | what every store does when the way to its server fails | [`way`] |
 //! | short ways to hold, lose and be refused a lock | [`shorthand`] |
 //! | the overlap checker | [`history`] |
 
@@ -24,7 +24,6 @@ mod actor;
 mod arena;
 mod case;
 mod cases;
-pub mod fault;
 mod harness;
 pub mod history;
 mod ledger;
@@ -34,6 +33,7 @@ mod seed;
 pub mod shorthand;
 mod stepper;
 mod suite;
+pub mod way;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use lockfast_core::{
 };
 use tokio::task::JoinHandle;
 
-use crate::fault::wait::eventually;
+use lockfast_faults::wait::eventually;
 
 /// Nothing in a test takes longer than this on a busy machine unless it hangs.
 pub const TIME_MAX: Duration = Duration::from_secs(30);

@@ -11,11 +11,11 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use lockfast_conformance::fault::certificate::{Authority, Flaw};
-use lockfast_conformance::fault::mysql::{self, Flavor, Mysql};
-use lockfast_conformance::fault::pgbouncer::PgBouncer;
-use lockfast_conformance::fault::postgres::{self, Postgres};
-use lockfast_conformance::fault::program;
+use lockfast_faults::certificate::{Authority, Flaw};
+use lockfast_faults::mysql::{self, Flavor, Mysql};
+use lockfast_faults::pgbouncer::PgBouncer;
+use lockfast_faults::postgres::{self, Postgres};
+use lockfast_faults::program;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -14,10 +14,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use lockfast_conformance::fault::child::Child;
-use lockfast_conformance::fault::port::Port;
-use lockfast_conformance::fault::program;
-use lockfast_conformance::fault::server::Server;
+use lockfast_faults::child::Child;
+use lockfast_faults::port::Port;
+use lockfast_faults::program;
+use lockfast_faults::server::Server;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const PORT_VARIABLE: &str = "LOCKFAST_TEST_PORT";

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use lockfast_conformance::fault::proxy::{Link, Proxy};
 use lockfast_core::Moment;
+use lockfast_faults::proxy::{Link, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use lockfast_conformance::fault::child::Child;
-use lockfast_conformance::fault::postgres::Postgres;
-use lockfast_conformance::fault::redis::Redis;
-use lockfast_conformance::fault::wait::wait_until;
+use lockfast_faults::child::Child;
+use lockfast_faults::postgres::Postgres;
+use lockfast_faults::redis::Redis;
+use lockfast_faults::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 
 const BOUND: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "this is a test")]
 
-use lockfast_conformance::fault::redis::Redis;
+use lockfast_faults::redis::Redis;
 use lockfast_sim::rule::{Answer, Node};
 
 const ACQUIRE: &str = include_str!("../../lockfast-backend-redlock/src/scripts/acquire.lua");

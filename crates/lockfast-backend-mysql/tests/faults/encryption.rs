@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockfast::{ErrorKind, Released};
-use lockfast_conformance::fault::url::encode;
+use lockfast_faults::url::encode;
 
 use crate::kit::certificate::{Authority, Flaw};
 use crate::kit::{

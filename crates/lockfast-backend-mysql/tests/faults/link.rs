@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockfast::Released;
-use lockfast_conformance::fault::proxy::Link;
-use lockfast_conformance::fault::way::{NAME, Succession, TTL, Way};
+use lockfast_conformance::way::{NAME, Succession, TTL, Way};
+use lockfast_faults::proxy::Link;
 
 use crate::kit::{Mysql, bounded, eventually, hold, prepare, start_server, ttl, url_at};
 

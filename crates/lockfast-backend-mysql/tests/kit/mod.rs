@@ -11,13 +11,13 @@ use std::net::SocketAddr;
 use lockfast::{Address, Locker, Result};
 use lockfast_conformance::shorthand;
 
-pub use lockfast_conformance::fault::certificate;
-pub use lockfast_conformance::fault::mysql::{Flavor, Mysql, Setup};
-pub use lockfast_conformance::fault::wait::{eventually, wait_until};
 pub use lockfast_conformance::shorthand::{
     TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, refusal, ttl,
     wait_for_renewal,
 };
+pub use lockfast_faults::certificate;
+pub use lockfast_faults::mysql::{Flavor, Mysql, Setup};
+pub use lockfast_faults::wait::{eventually, wait_until};
 
 /// A server of the kind that this binary tests.
 pub fn setup() -> Setup {

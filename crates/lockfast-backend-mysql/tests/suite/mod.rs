@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use lockfast_conformance::Suite;
-use lockfast_conformance::fault::mysql::Mysql;
+use lockfast_faults::mysql::Mysql;
 
 use crate::kit;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockfast::{Options, Released};
-use lockfast_conformance::fault::proxy::Link;
-use lockfast_conformance::fault::way::{NAME, SLACK, TTL, Way};
+use lockfast_conformance::way::{NAME, SLACK, TTL, Way};
+use lockfast_faults::proxy::Link;
 
 use crate::kit::{
     Postgres, SCHEMA, TIME_MAX, bounded, connect, eventually, hold, loss, start, ttl, url_at,

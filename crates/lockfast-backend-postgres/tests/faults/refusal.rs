@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockfast::{ErrorKind, Guard, Migration, Options, Released};
-use lockfast_conformance::fault::certificate::{Authority, Flaw};
 use lockfast_core::{RenewOutcome, RenewRequest};
+use lockfast_faults::certificate::{Authority, Flaw};
 
 use crate::kit::{
     Postgres, ROLE, SCHEMA, Setup, bounded, check_error, connect, connect_both, create_role,

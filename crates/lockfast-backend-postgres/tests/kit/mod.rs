@@ -13,13 +13,13 @@ use lockfast_conformance::shorthand;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-pub use lockfast_conformance::fault::pgbouncer::PgBouncer;
-pub use lockfast_conformance::fault::postgres::{Postgres, Setup};
-pub use lockfast_conformance::fault::url::encode;
-pub use lockfast_conformance::fault::wait::{eventually, wait_until};
 pub use lockfast_conformance::shorthand::{
     TIME_MAX, bounded, check_error, hold, loss, refusal, ttl, wait_for_renewal,
 };
+pub use lockfast_faults::pgbouncer::PgBouncer;
+pub use lockfast_faults::postgres::{Postgres, Setup};
+pub use lockfast_faults::url::encode;
+pub use lockfast_faults::wait::{eventually, wait_until};
 
 /// The role that the locks are taken with.
 pub const ROLE: &str = "app";

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lockfast::{Attempt, ErrorKind, Guard, LossCause, Moment, Options, Released};
-use lockfast_conformance::fault::proxy::Link;
-use lockfast_conformance::fault::way::{NAME, SLACK, Succession, TTL, Way};
+use lockfast_conformance::way::{NAME, SLACK, Succession, TTL, Way};
+use lockfast_faults::proxy::Link;
 
 use crate::kit::{
     Redis, bounded, check_error, eventually, failure, hold, loss, queue_for, refusal, ttl,

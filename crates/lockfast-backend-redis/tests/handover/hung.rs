@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use lockfast_conformance::fault::proxy::{Link, Proxy};
 use lockfast_core::{Moment, ReleaseOutcome, Wait};
+use lockfast_faults::proxy::{Link, Proxy};
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lockfast_conformance::fault::proxy::{Link, Proxy};
 use lockfast_core::{
     AcquireRequest, ErrorKind, LockName, Mode, Moment, ReleaseOutcome, ReleaseRequest, Wait,
 };
+use lockfast_faults::proxy::{Link, Proxy};
 
 use tokio::task::JoinHandle;
 

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lockfast_conformance::fault::foreign::Foreign;
-use lockfast_conformance::fault::program;
-use lockfast_conformance::fault::redis::Redis;
+use lockfast_faults::foreign::Foreign;
+use lockfast_faults::program;
+use lockfast_faults::redis::Redis;
 
 /// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

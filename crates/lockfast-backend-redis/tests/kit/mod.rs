@@ -11,15 +11,15 @@ pub mod rights;
 use lockfast::{Locker, Result};
 use lockfast_conformance::shorthand;
 
-pub use lockfast_conformance::fault::redis::{Redis, Setup, topology};
-pub use lockfast_conformance::fault::signpost::Signpost;
-pub use lockfast_conformance::fault::url::encode;
-pub use lockfast_conformance::fault::wait::{eventually, wait_until};
-pub use lockfast_conformance::fault::{certificate, port};
 pub use lockfast_conformance::shorthand::{
     TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, queue_for, refusal, ttl,
     wait_for_jeopardy, wait_for_renewal,
 };
+pub use lockfast_faults::redis::{Redis, Setup, topology};
+pub use lockfast_faults::signpost::Signpost;
+pub use lockfast_faults::url::encode;
+pub use lockfast_faults::wait::{eventually, wait_until};
+pub use lockfast_faults::{certificate, port};
 
 /// Connects to a store on Redis.
 pub async fn connect(url: &str) -> Locker {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lockfast_conformance::fault::foreign::Foreign;
-use lockfast_conformance::fault::program;
+use lockfast_faults::foreign::Foreign;
+use lockfast_faults::program;
 
 use super::Nodes;
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 use lockfast::{Error, Guard, Locker, Moment, Options, Result};
 use lockfast_conformance::shorthand;
 
-pub use lockfast_conformance::fault::proxy::{Link, Proxy};
-pub use lockfast_conformance::fault::redis::{Redis, Setup};
-pub use lockfast_conformance::fault::wait::{eventually, wait_until};
 pub use lockfast_conformance::shorthand::{
     TIME_MAX, bounded, check_error, hold, hold_detached, loss, refusal, ttl,
 };
+pub use lockfast_faults::proxy::{Link, Proxy};
+pub use lockfast_faults::redis::{Redis, Setup};
+pub use lockfast_faults::wait::{eventually, wait_until};
 
 /// Independent servers.
 pub struct Nodes(pub Vec<Redis>);

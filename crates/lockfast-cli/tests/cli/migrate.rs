@@ -1,8 +1,8 @@
 //! `migrate` on real databases: it says what it did, once, and who may not is told so by the exit
 //! code (C52).
 
-use lockfast_conformance::fault::mysql::{Flavor, Mysql};
-use lockfast_conformance::fault::postgres::Postgres;
+use lockfast_faults::mysql::{Flavor, Mysql};
+use lockfast_faults::postgres::Postgres;
 
 use crate::sandbox::{Finished, Running, Sandbox};
 

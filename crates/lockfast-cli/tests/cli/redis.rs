@@ -3,11 +3,11 @@
 
 use std::net::TcpListener;
 
-use lockfast_conformance::fault::certificate::{Authority, Flaw};
-use lockfast_conformance::fault::port::Port;
-use lockfast_conformance::fault::redis::topology::wait_for_sync;
-use lockfast_conformance::fault::redis::{Redis, Setup};
-use lockfast_conformance::fault::url::encode;
+use lockfast_faults::certificate::{Authority, Flaw};
+use lockfast_faults::port::Port;
+use lockfast_faults::redis::topology::wait_for_sync;
+use lockfast_faults::redis::{Redis, Setup};
+use lockfast_faults::url::encode;
 
 use crate::sandbox::Sandbox;
 

@@ -1,7 +1,7 @@
 //! A store in which a lock ends with its holder's connection.
 
-use lockfast_conformance::fault::postgres::Postgres;
 use lockfast_core::Moment;
+use lockfast_faults::postgres::Postgres;
 use rustix::process::Signal;
 
 use crate::sandbox::{Sandbox, eventually, is_alive};

@@ -5,9 +5,9 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use lockfast_conformance::fault::mysql::{Flavor, Mysql};
-use lockfast_conformance::fault::postgres::Postgres;
-use lockfast_conformance::fault::redis;
+use lockfast_faults::mysql::{Flavor, Mysql};
+use lockfast_faults::postgres::Postgres;
+use lockfast_faults::redis;
 use tempfile::TempDir;
 
 use crate::sandbox::Sandbox;

@@ -8,9 +8,9 @@ use lockfast::{Attempt, ErrorKind, Lock, Moment, Released};
 use super::{long_lease, mutex, short_lease};
 use crate::arena::{Arena, Client, PATIENCE, finish, name};
 use crate::case::{Case, Group};
-use crate::fault::flaky::{Fault, FaultSwitch, Operation};
 use crate::history::{History, assert_excluded};
 use crate::stepper::{Left, Sweep};
+use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
 
 pub(super) const GROUP: Group = Group {
     name: "acquisition",

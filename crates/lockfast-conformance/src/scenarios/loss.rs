@@ -9,8 +9,8 @@ use lockfast::{ErrorKind, Lease, LeaseStatus, Lock, LossCause, Moment, Released,
 use super::{long_lease, mutex, short_lease};
 use crate::arena::{Arena, PATIENCE, finish, name};
 use crate::case::{Case, Group};
-use crate::fault::flaky::{Fault, FaultSwitch, Operation};
 use crate::stepper::Stepper;
+use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
 
 pub(super) const GROUP: Group = Group {
     name: "loss",

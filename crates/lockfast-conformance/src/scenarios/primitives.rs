@@ -7,7 +7,7 @@ use lockfast::{Attempt, ErrorKind, Mode, MultiLock, Options, Released};
 use super::long_lease;
 use crate::arena::{Arena, finish};
 use crate::case::{Case, Group};
-use crate::fault::flaky::FaultSwitch;
+use lockfast_faults::flaky::FaultSwitch;
 
 pub(super) const GROUP: Group = Group {
     name: "primitives",

@@ -9,9 +9,9 @@ use tempfile::TempDir;
 use crate::actor::{LOCK, Role, Script, Work};
 use crate::arena::{Arena, Client, GRACE, PATIENCE, finish, name};
 use crate::case::{Case, Group};
-use crate::fault::child::Child;
 use crate::history::assert_excluded;
 use crate::ledger::Ledger;
+use lockfast_faults::child::Child;
 
 pub(super) const GROUP: Group = Group {
     name: "process",

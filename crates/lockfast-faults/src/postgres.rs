@@ -2,7 +2,7 @@
 //! runs as another user when this process is root, which PostgreSQL refuses to be.
 //!
 //! ```no_run
-//! use lockfast_conformance::fault::postgres::Postgres;
+//! use lockfast_faults::postgres::Postgres;
 //!
 //! let mut postgres = Postgres::start();
 //! postgres.sql("CREATE ROLE app LOGIN");

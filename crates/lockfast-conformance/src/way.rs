@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use lockfast::{Guard, LeaseStatus, Locker, LossCause, Moment, Options, Released};
 
-use super::proxy::{Link, Proxy};
-use super::wait::eventually;
 use crate::shorthand::{
     Connect, TIME_MAX, bounded, connect, hold, loss, queue_for, refusal, ttl, wait_for_jeopardy,
     wait_for_renewal,
 };
+use lockfast_faults::proxy::{Link, Proxy};
+use lockfast_faults::wait::eventually;
 
 /// The lock that everything is about.
 pub const NAME: &str = "nightly";

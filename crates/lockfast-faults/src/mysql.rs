@@ -1,7 +1,7 @@
 //! A real MariaDB or MySQL on a free port of loopback and a Unix socket, in a directory of its own.
 //!
 //! ```no_run
-//! use lockfast_conformance::fault::mysql::{Flavor, Mysql};
+//! use lockfast_faults::mysql::{Flavor, Mysql};
 //!
 //! let server = Mysql::start(Flavor::MySql);
 //! let url = server.url();

@@ -4,6 +4,13 @@
 //! What starts a server panics when it cannot: a test without its server has failed. A program
 //! that is missing is told with the command that installs it.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test without its server has failed, and a panic is how"
+)]
+
 pub mod certificate;
 pub mod child;
 pub mod clock;
@@ -24,4 +31,3 @@ mod template;
 pub mod url;
 mod user;
 pub mod wait;
-pub mod way;

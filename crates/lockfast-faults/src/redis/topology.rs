@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::{Redis, Setup};
-use crate::fault::port::Port;
-use crate::fault::wait::wait_until;
+use crate::port::Port;
+use crate::wait::wait_until;
 
 /// What takes a fresh group of servers to find itself.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(20);

@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::fault::certificate::{Authority, Pair};
-use crate::fault::child::Child;
-use crate::fault::clock::Clock;
-use crate::fault::port::Port;
-use crate::fault::program;
-use crate::fault::server::{START_TIME_MAX, Server};
-use crate::fault::url::encode;
-use crate::fault::wait::wait_until;
+use crate::certificate::{Authority, Pair};
+use crate::child::Child;
+use crate::clock::Clock;
+use crate::port::Port;
+use crate::program;
+use crate::server::{START_TIME_MAX, Server};
+use crate::url::encode;
+use crate::wait::wait_until;
 
 /// How a server is to be.
 #[derive(Debug, Default)]
