@@ -29,6 +29,7 @@ pub mod address;
 pub mod backend;
 pub mod batch;
 pub mod capability;
+pub mod diagnosis;
 pub mod error;
 pub mod fence;
 pub mod grant;
@@ -48,6 +49,7 @@ pub mod watch;
 pub use address::Address;
 pub use backend::{Backend, BoxFuture, ConnectContext, LossReporter};
 pub use capability::{Guarantee, Profile};
+pub use diagnosis::{Diagnosis, Finding, Severity};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use fence::{Fence, FenceGate, FencingToken};
 pub use grant::{

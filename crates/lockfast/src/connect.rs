@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use lockfast_core::error::quote;
 use lockfast_core::{
-    Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind, Migration, Result,
+    Address, Backend, BoxFuture, ConnectContext, Diagnosis, Error, ErrorKind, Migration, Result,
 };
 
 type Connect = fn(Address, ConnectContext) -> BoxFuture<'static, Result<Arc<dyn Backend>>>;
+type Diagnose = fn(Address) -> BoxFuture<'static, Result<Diagnosis>>;
 type Migrate = fn(Address) -> BoxFuture<'static, Result<Migration>>;
 
 /// A store that was compiled in.
@@ -18,6 +19,8 @@ pub(crate) struct Entry {
     pub(crate) connect: Connect,
     /// How its schema is brought up to date, if it has one that is not made by itself.
     pub(crate) migrate: Option<Migrate>,
+    /// How its servers are looked at.
+    pub(crate) diagnose: Option<Diagnose>,
 }
 
 const BACKENDS: &[Entry] = &[
@@ -26,30 +29,35 @@ const BACKENDS: &[Entry] = &[
         schemes: lockfast_backend_embedded::SCHEMES,
         connect: lockfast_backend_embedded::connect,
         migrate: None,
+        diagnose: None,
     },
     #[cfg(feature = "mysql")]
     Entry {
         schemes: lockfast_backend_mysql::SCHEMES,
         connect: lockfast_backend_mysql::connect,
         migrate: Some(lockfast_backend_mysql::migrate),
+        diagnose: None,
     },
     #[cfg(feature = "redis")]
     Entry {
         schemes: lockfast_backend_redis::SCHEMES,
         connect: lockfast_backend_redis::connect,
         migrate: None,
+        diagnose: None,
     },
     #[cfg(feature = "redlock")]
     Entry {
         schemes: lockfast_backend_redlock::SCHEMES,
         connect: lockfast_backend_redlock::connect,
         migrate: None,
+        diagnose: None,
     },
     #[cfg(feature = "postgres")]
     Entry {
         schemes: lockfast_backend_postgres::SCHEMES,
         connect: lockfast_backend_postgres::connect,
         migrate: Some(lockfast_backend_postgres::migrate),
+        diagnose: None,
     },
 ];
 

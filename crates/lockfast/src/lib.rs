@@ -38,6 +38,7 @@
 
 pub mod blocking;
 mod connect;
+mod diagnose;
 mod lease;
 mod locker;
 mod migrate;
@@ -46,6 +47,7 @@ mod randomness;
 mod store;
 mod telemetry;
 
+pub use diagnose::diagnose;
 pub use lease::handle::{Checked, Guard, Lease, LeaseStatus, Released};
 pub use lease::policy::Options;
 pub use locker::{Locker, LockerBuilder};
