@@ -25,7 +25,6 @@ mod arena;
 mod case;
 mod cases;
 mod harness;
-pub mod history;
 mod ledger;
 mod report;
 mod scenarios;
@@ -42,6 +41,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 pub use harness::Harness;
+pub use lockfast_faults::history;
 pub use report::{Report, Verdict};
 pub use seed::{Dice, SEED_VARIABLE, Seed};
 pub use suite::Suite;

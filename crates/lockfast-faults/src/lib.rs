@@ -16,6 +16,7 @@ pub mod child;
 pub mod clock;
 pub mod flaky;
 pub mod foreign;
+pub mod history;
 pub mod mysql;
 mod pause;
 pub mod pgbouncer;

@@ -4,8 +4,12 @@
 //! within the real one. All processes of a machine share the clock, so comparing them needs no
 //! search for an order.
 
+mod holds;
+
 use std::fmt;
 use std::sync::Mutex;
+
+pub use holds::{Clash, Fences, Holds, Use};
 
 use lockfast_core::{Fence, Moment};
 
@@ -23,8 +27,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    fn overlaps(&self, other: &Self) -> bool {
-        self.start_ns < other.end_ns && other.start_ns < self.end_ns
+    fn usage(&self) -> Use {
+        if self.exclusive { Use::Exclusive } else { Use::Shared }
     }
 }
 
@@ -58,62 +62,54 @@ impl History {
 
 /// The first pair of holds that should have excluded each other.
 pub fn find_overlap(intervals: &[Interval]) -> Option<(Interval, Interval)> {
-    let mut sorted = intervals.to_vec();
-    sorted.sort_by_key(|interval| (interval.start_ns, interval.end_ns));
-    for (at, first) in sorted.iter().enumerate() {
-        // Whoever starts after the end of this one overlaps it no more, nor do those behind.
-        let rivals = sorted[at + 1..].iter().take_while(|other| other.start_ns < first.end_ns);
-        for other in rivals {
-            if (first.exclusive || other.exclusive) && first.overlaps(other) {
-                return Some((*first, *other));
-            }
+    let (clashes, _) = replay(intervals);
+    clashes.first().map(|(earlier, later)| (intervals[*earlier], intervals[*later]))
+}
+
+/// How many holds there were at once, at most.
+pub fn most_at_once(intervals: &[Interval]) -> usize {
+    replay(intervals).1
+}
+
+/// Which holds clashed, and how many there were at once.
+fn replay(intervals: &[Interval]) -> (Vec<(usize, usize)>, usize) {
+    let mut edges: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * intervals.len());
+    for (at, interval) in intervals.iter().enumerate() {
+        edges.push((interval.start_ns, true, at));
+        edges.push((interval.end_ns, false, at));
+    }
+    // One that took no time ends after it started; any other end comes before a start.
+    edges.sort_by_key(|(at_ns, starts, at)| {
+        let instant = intervals[*at].start_ns == intervals[*at].end_ns;
+        (*at_ns, *starts || instant, !starts)
+    });
+    let mut holds = Holds::default();
+    let mut clashes = Vec::new();
+    for (at_ns, starts, at) in edges {
+        let id = at as u64;
+        if starts {
+            holds.begin(id, intervals[at].usage(), at_ns);
+        } else {
+            let met = holds.prove(id, at_ns);
+            clashes.extend(met.iter().map(|clash| (at, clash.later as usize)));
+            holds.end(id);
         }
     }
-    None
+    (clashes, holds.most())
 }
 
 /// The first pair of holds of which the later has not the higher fence. Only holds that exclude
 /// each other have an order: of two that are shared, the one that was granted first may be the
 /// last to hear of it. No two holds may share a fence.
 pub fn find_fence_disorder(intervals: &[Interval]) -> Option<(Interval, Interval)> {
-    let mut sorted = intervals.to_vec();
-    sorted.sort_by_key(|interval| interval.fence);
-    for pair in sorted.windows(2) {
-        if pair[0].fence == pair[1].fence {
-            return Some((pair[0], pair[1]));
-        }
-    }
-    // With rising fences, nothing may end before one of a lower fence had started.
-    let later =
-        |a: Option<Interval>, b: Interval| a.filter(|a| a.start_ns > b.start_ns).or(Some(b));
-    let (mut latest, mut latest_exclusive) = (None, None);
-    for interval in sorted {
-        let rival = if interval.exclusive { latest } else { latest_exclusive };
-        if let Some(earlier) = rival.filter(|rival: &Interval| interval.end_ns < rival.start_ns) {
-            return Some((earlier, interval));
-        }
-        latest = later(latest, interval);
-        if interval.exclusive {
-            latest_exclusive = later(latest_exclusive, interval);
-        }
-    }
-    None
-}
-
-/// How many holds there were at once, at most.
-pub fn most_at_once(intervals: &[Interval]) -> usize {
-    let mut edges: Vec<(u64, bool)> = intervals
-        .iter()
-        .flat_map(|interval| [(interval.start_ns, true), (interval.end_ns, false)])
-        .collect();
-    // An end at the same moment as a start comes first.
-    edges.sort_unstable();
-    let (mut now, mut most) = (0_usize, 0);
-    for (_, starts) in edges {
-        now = if starts { now + 1 } else { now.saturating_sub(1) };
-        most = most.max(now);
-    }
-    most
+    let mut order: Vec<usize> = (0..intervals.len()).collect();
+    order.sort_by_key(|at| intervals[*at].start_ns);
+    let mut fences = Fences::default();
+    order.into_iter().find_map(|at| {
+        let interval = intervals[at];
+        let earlier = fences.arrive(at as u64, interval.usage(), interval.fence)?;
+        Some((intervals[earlier as usize], interval))
+    })
 }
 
 /// Panics if exclusive holds overlapped or fences did not rise.
