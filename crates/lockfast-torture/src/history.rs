@@ -6,11 +6,15 @@
 //!
 //! A hold as it is judged begins when the grant had arrived ([`What::Granted`]) and ends at the last
 //! moment at which the holder found it to be its own ([`What::Still`], [`What::Ended`]). So it lies
-//! within the real one, and two that overlap were really granted twice.
+//! within the real one, and two that overlap were really granted twice. What was recorded after
+//! the deadline that it names proves nothing: the process may have been paused since it looked.
 //!
 //! [`Moment::host_ns`]: https://docs.rs/lockfast-core
 
 use serde::{Deserialize, Serialize};
+
+/// The file in the directory of a run into which the others are merged.
+pub const MERGED: &str = "history.jsonl";
 
 /// The version of the format, in the first line of a history.
 pub const FORMAT: u32 = 1;
@@ -96,6 +100,10 @@ pub enum What {
         target: String,
         /// Whether no lock can be granted to anybody while it lasts.
         outage: bool,
+        /// Whether the guarantee of the store does not cover it, so that what was granted before
+        /// it ended may be granted again.
+        #[serde(default, skip_serializing_if = "is_false")]
+        beyond: bool,
     },
     /// A fault is over.
     Healed {
@@ -173,11 +181,17 @@ pub enum What {
         /// The number of this write there; of those that were let through, each one more.
         number: u64,
     },
-    /// Somebody takes a lock away from its holders.
+    /// Somebody is about to take a lock away from its holders. Another may be let in before they
+    /// are told.
+    Revoking {
+        /// Which lock.
+        lock: String,
+    },
+    /// The answer to that has come, to the same worker.
     Revoked {
         /// Which lock.
         lock: String,
-        /// Whether there was anything to take away, or the kind of the error.
+        /// `revoked`, `not_held` (nothing was done) or the kind of the error.
         how: String,
     },
     /// A `lockfast run` started its command.
@@ -203,4 +217,8 @@ pub enum What {
     },
     /// The run is over. The last line of a history.
     End,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
