@@ -2,3 +2,4 @@
 //! fleet that judges what was recorded.
 
 pub mod history;
+pub mod judge;

@@ -1,0 +1,119 @@
+//! Which faults there were when, and whom they excuse.
+
+use serde::{Deserialize, Serialize};
+
+/// A fault and how long it lasted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FaultSpan {
+    /// Its number in the schedule.
+    pub number: u32,
+    /// What kind, as in `--faults`.
+    pub fault: String,
+    /// To whom or what.
+    pub target: String,
+    /// Whether no lock could be granted to anybody while it lasted.
+    pub outage: bool,
+    /// Whether the store's guarantee does not cover it.
+    pub beyond: bool,
+    /// When it began.
+    pub from: u64,
+    /// When it was over; none if that is not recorded.
+    pub until: Option<u64>,
+}
+
+impl FaultSpan {
+    /// The worker whose process or way it concerns.
+    pub(super) fn worker(&self) -> Option<u32> {
+        self.target.rsplit_once("worker ")?.1.parse().ok()
+    }
+
+    /// Whether it concerns this worker's process or its way to the store.
+    pub(super) fn concerns(&self, worker: Option<u32>) -> bool {
+        worker.is_some() && self.worker() == worker
+    }
+
+    /// Whether the worker's process does not run meanwhile.
+    pub(super) fn stops(&self, worker: Option<u32>) -> bool {
+        self.concerns(worker) && self.fault == "pause"
+    }
+
+    /// Whether a store's clock is wrong meanwhile, so that leases last longer than they should.
+    pub(super) fn is_clock_of_server(&self) -> bool {
+        self.fault.starts_with("server-clock")
+    }
+
+    fn part_within(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+        let part = (self.from.max(from), self.until.unwrap_or(u64::MAX).min(to));
+        (part.0 < part.1).then_some(part)
+    }
+}
+
+/// All faults so far.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    all: Vec<FaultSpan>,
+    active: Vec<usize>,
+}
+
+impl Faults {
+    pub(super) fn begin(&mut self, span: FaultSpan) {
+        self.active.push(self.all.len());
+        self.all.push(span);
+    }
+
+    pub(super) fn heal(&mut self, number: u32, at: u64) {
+        let all = &mut self.all;
+        self.active.retain(|place| {
+            let span = &mut all[*place];
+            if span.number == number {
+                span.until = Some(at);
+            }
+            span.number != number
+        });
+    }
+
+    /// Whether the worker may be unable to reach the store, or to run, at present.
+    pub(super) fn trouble(&self, worker: Option<u32>) -> bool {
+        let active = self.active.iter().map(|place| &self.all[*place]);
+        active.into_iter().any(|span| span.outage || span.concerns(worker))
+    }
+
+    /// For how long there was at least one such fault.
+    pub(super) fn time_within(
+        &self,
+        from: u64,
+        to: u64,
+        is_such: impl Fn(&FaultSpan) -> bool,
+    ) -> u64 {
+        let such = self.all.iter().filter(|span| is_such(span));
+        let mut parts: Vec<_> = such.filter_map(|span| span.part_within(from, to)).collect();
+        parts.sort_unstable();
+        let (mut sum, mut counted_to) = (0, from);
+        for (begin, end) in parts {
+            sum += end.saturating_sub(begin.max(counted_to));
+            counted_to = counted_to.max(end);
+        }
+        sum
+    }
+
+    /// Whether a fault concerned the worker at some time between.
+    pub(super) fn troubled_within(&self, from: u64, to: u64, worker: Option<u32>) -> bool {
+        let mut own = self.all.iter().filter(|span| span.concerns(worker));
+        own.any(|span| span.part_within(from, to).is_some())
+    }
+
+    /// The last fault that the guarantee does not cover and whose effect may have lasted until
+    /// then.
+    pub(super) fn beyond(&self, at: u64, effect: u64) -> Option<&FaultSpan> {
+        let ends = |span: &FaultSpan| span.until.map_or(u64::MAX, |until| until + effect);
+        let mut latest = self.all.iter().rev();
+        latest.find(|span| span.beyond && span.from <= at && at <= ends(span))
+    }
+
+    /// Those that may have to do with what happened between.
+    pub(super) fn around(&self, from: u64, to: u64, effect: u64) -> Vec<FaultSpan> {
+        let from = from.saturating_sub(effect);
+        let near = self.all.iter().filter(|span| span.part_within(from, to + 1).is_some());
+        near.cloned().collect()
+    }
+}

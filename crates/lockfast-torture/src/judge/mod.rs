@@ -1,0 +1,430 @@
+//! Judges a history: fed with its events in order of time, it counts, and finds what was promised
+//! never to be.
+//!
+//! A hold counts from the grant's arrival to the last moment at which its holder found it to be
+//! its own, before its deadline. That lies within the real hold, so what is found is real; what a
+//! holder did without looking is not seen.
+//!
+//! What is kept is bounded, apart from the faults: claims that are under way, the last 200 000 that
+//! ended, and for each lock the grants since the last proof of whoever still holds it, 100 000
+//! fences and 20 000 writes.
+
+mod claim;
+mod faults;
+mod finding;
+mod gate;
+mod lock;
+mod queue;
+mod rule;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+pub use faults::FaultSpan;
+pub use finding::{Finding, Kind, Party, Ruling, Tally};
+pub use verdict::{
+    Counts, FreeWaits, Losses, Outcome, Run, TakeOver, VERDICT_FORMAT, Verdict, Writes,
+};
+
+use crate::history::{Event, Mode, What};
+use claim::{Claim, Claims, Held};
+use faults::Faults;
+use finding::Findings;
+use lock::{Crash, Lock, usage};
+use queue::Waiter;
+
+/// How long a waiter may wait while its lock is free.
+const FREE_WAIT_BOUND: u64 = 10 * SECOND;
+/// How long a waiter that cannot answer may delay the others, each (P9).
+const DEAD_WAITER_DELAY: u64 = 2 * SECOND;
+/// How much later than its deadline a loss may be recorded: the holder's task has to be run on a
+/// machine on which everything runs at once.
+const TOLD_TOLERANCE: u64 = SECOND / 2;
+/// How long after an error a request may still reach the store.
+const LATE_REQUEST: u64 = 10 * SECOND;
+/// A second, in nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+/// Names under which things are counted, at most; further ones are counted as `other`.
+const NAMES_MAX: usize = 40;
+
+/// Judges a history.
+#[derive(Debug, Default)]
+pub struct Judge {
+    run: Option<Run>,
+    ttl: u64,
+    began: Option<u64>,
+    now: u64,
+    /// Whether the present event is before one that was fed already: then its place in the order
+    /// of fences is not known.
+    late: bool,
+    claims: Claims,
+    locks: Vec<Lock>,
+    names: HashMap<String, usize>,
+    faults: Faults,
+    findings: Findings,
+    counts: Counts,
+    writes: Writes,
+    losses: Losses,
+    told: Vec<i64>,
+    take_over: Option<TakeOver>,
+    free_wait: FreeWaits,
+    killed: HashSet<u32>,
+    is_over: bool,
+    is_searched: bool,
+}
+
+impl Judge {
+    /// Takes the next event, by time.
+    pub fn feed(&mut self, event: &Event) {
+        let (at, worker) = (event.at, event.worker);
+        self.late = at < self.now;
+        self.now = self.now.max(at);
+        self.began = Some(self.began.map_or(at, |began| began.min(at)));
+        self.counts.events += 1;
+        match &event.what {
+            What::Start { .. } => self.start(&event.what),
+            What::Asked { claim, lock, mode, wait } => {
+                self.ask(at, worker, *claim, lock, *mode, *wait);
+            }
+            What::NotGranted { claim, why } => self.not_granted(at, *claim, why),
+            What::Granted { claim, fence, deadline } => self.grant(at, *claim, *fence, *deadline),
+            What::Still { claim, deadline } => self.still(at, *claim, *deadline),
+            What::Ended { claim, how, cause, last, deadline } => {
+                self.end(at, *claim, how, cause.as_deref(), *last, *deadline);
+            }
+            What::Released { claim, how } => self.released(at, *claim, how),
+            What::Wrote { .. } => self.write(at, &event.what),
+            What::Revoking { lock } => {
+                let lock = self.lock(lock);
+                self.locks[lock].revoking(worker, at);
+            }
+            What::Revoked { lock, how } => self.revoked(at, worker, lock, how),
+            other => self.feed_rest(at, other),
+        }
+    }
+
+    /// What the director records, and `run`.
+    fn feed_rest(&mut self, at: u64, what: &What) {
+        match what {
+            What::WorkerStarted { worker, .. } => {
+                self.counts.workers_started += 1;
+                self.killed.remove(worker);
+                self.bury(at, *worker, false);
+            }
+            What::WorkerKilled { worker } => {
+                self.counts.workers_killed += 1;
+                self.killed.insert(*worker);
+                self.bury(at, *worker, true);
+            }
+            What::WorkerEnded { worker, code } => {
+                self.bury(at, *worker, false);
+                if *code != Some(0) && !self.killed.contains(worker) {
+                    self.rule_failed(at, *worker, *code);
+                }
+            }
+            What::Fault { number, fault, target, outage, beyond } => {
+                count(&mut self.counts.faults, fault);
+                self.faults.begin(FaultSpan {
+                    number: *number,
+                    fault: fault.clone(),
+                    target: target.clone(),
+                    outage: *outage,
+                    beyond: *beyond,
+                    from: at,
+                    until: None,
+                });
+            }
+            What::Healed { number } => self.faults.heal(*number, at),
+            What::RunStarted { .. } => self.counts.runs += 1,
+            What::Left { held, waited_for, processes } => {
+                self.is_searched = true;
+                self.rule_left(at, held, waited_for, processes);
+            }
+            What::End => self.is_over = true,
+            _ => {}
+        }
+    }
+
+    /// Whether the director has said that the run is over.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> Counts {
+        let tallies = self.findings.tallies();
+        let overlaps = [Kind::Overlap, Kind::ReaderBesideWriter, Kind::PermitsExceeded];
+        let overlaps = overlaps.iter().filter_map(|kind| tallies.get(kind));
+        Counts {
+            seconds: seconds(self.now - self.began.unwrap_or(self.now)),
+            held: self.claims.held(),
+            waiting: self.claims.waiting(),
+            writes: self.writes.tried,
+            writes_refused: self.writes.refused,
+            losses: self.losses.count,
+            overlaps: overlaps.map(|tally| tally.broken + tally.allowed).sum(),
+            broken: self.findings.broken(),
+            ..self.counts.clone()
+        }
+    }
+
+    /// Judges what there is. `unreadable` lines could not be fed.
+    pub fn finish(mut self, unreadable: u64) -> Verdict {
+        for lock in 0..self.locks.len() {
+            let waits = self.locks[lock].queue.finish(self.now);
+            self.weigh(lock, waits);
+        }
+        let notes = self.notes(unreadable);
+        let outcome = match self.findings.broken() {
+            0 if notes.is_empty() => Outcome::Kept,
+            0 => Outcome::Incomplete,
+            _ => Outcome::Broken,
+        };
+        self.told.sort_unstable();
+        self.losses.shortest_before_deadline = self.told.first().copied();
+        self.losses.median_before_deadline = self.told.get(self.told.len() / 2).copied();
+        self.free_wait.bound = FREE_WAIT_BOUND;
+        let began = self.began.unwrap_or_default();
+        let counts = self.counts();
+        Verdict {
+            format: VERDICT_FORMAT,
+            outcome,
+            notes,
+            run: self.run,
+            began,
+            seconds: seconds(self.now - began),
+            counts,
+            found: self.findings.tallies().clone(),
+            writes: self.writes,
+            losses: self.losses,
+            take_over: self.take_over,
+            free_wait: self.free_wait,
+            findings: self.findings.into_detailed(),
+        }
+    }
+
+    fn notes(&self, unreadable: u64) -> Vec<String> {
+        let forgotten: u64 = self.locks.iter().map(|lock| lock.holds.forgotten()).sum();
+        let notes = [
+            (self.run.is_none(), "the history does not begin with `start`".to_owned()),
+            (!self.is_over, "the history has no `end`: the run was broken off".to_owned()),
+            (!self.is_searched, "what was left at the end was not looked for".to_owned()),
+            (self.counts.granted == 0, "no lock was ever granted".to_owned()),
+            (unreadable > 0, format!("{unreadable} lines cannot be read")),
+            (forgotten > 0, format!("{forgotten} grants were too many to compare with all others")),
+        ];
+        notes.into_iter().filter(|(applies, _)| *applies).map(|(_, note)| note).collect()
+    }
+
+    fn start(&mut self, what: &What) {
+        let What::Start { seed, store, guarantee, fair, ttl, processes, tasks, locks, .. } = what
+        else {
+            return;
+        };
+        self.ttl = *ttl;
+        self.run = Some(Run {
+            seed: *seed,
+            store: store.clone(),
+            guarantee: guarantee.clone(),
+            fair: *fair,
+            ttl: *ttl,
+            processes: *processes,
+            tasks: *tasks,
+            locks: locks.clone(),
+        });
+    }
+
+    fn lock(&mut self, name: &str) -> usize {
+        if let Some(lock) = self.names.get(name) {
+            return *lock;
+        }
+        self.locks.push(Lock::new(name));
+        self.names.insert(name.to_owned(), self.locks.len() - 1);
+        self.locks.len() - 1
+    }
+
+    fn ask(
+        &mut self,
+        at: u64,
+        worker: Option<u32>,
+        id: u64,
+        lock: &str,
+        mode: Mode,
+        wait: Option<u64>,
+    ) {
+        self.counts.asked += 1;
+        let number = self.lock(lock);
+        let lock = &mut self.locks[number];
+        let floor = lock.fences.highest().filter(|_| !self.late);
+        let claim =
+            Claim { id, lock: number, worker, mode, asked: at, floor, held: None, ended: false };
+        self.claims.ask(claim);
+        if wait != Some(0) {
+            let waits = lock.queue.ask(id, Waiter { worker, mode, asked: at });
+            for crash in &mut lock.crashes {
+                crash.waited = crash.waited.or(Some(at));
+            }
+            self.weigh(number, waits);
+        }
+    }
+
+    fn not_granted(&mut self, at: u64, id: u64, why: &str) {
+        let Some(claim) = self.claims.close(id) else { return };
+        count(&mut self.counts.not_granted, why);
+        let may_be_granted = match why {
+            "taken" => false,
+            "cancelled" => self.faults.trouble(claim.worker),
+            _ => true,
+        };
+        let lingers = may_be_granted.then(|| self.longest_life(at));
+        self.leave(at, &claim, lingers);
+    }
+
+    fn grant(&mut self, at: u64, id: u64, fence: u64, deadline: u64) {
+        let Some(claim) = self.claims.get_mut(id).filter(|claim| claim.held.is_none()) else {
+            return;
+        };
+        self.counts.granted += 1;
+        claim.held = Some(Held { granted: at, fence, deadline, proof: at });
+        let claim = claim.clone();
+        self.rule_fence(&claim, at < deadline);
+        let lock = &mut self.locks[claim.lock];
+        if at < deadline {
+            lock.holds.begin(id, usage(claim.mode), at);
+        }
+        let crashes = std::mem::take(&mut lock.crashes);
+        let waits = lock.queue.grant(id, claim.mode, at);
+        self.weigh(claim.lock, waits);
+        self.take_over(at, claim.lock, &crashes);
+    }
+
+    fn still(&mut self, at: u64, id: u64, deadline: u64) {
+        if let Some(held) = self.claims.get_mut(id).and_then(|claim| claim.held.as_mut()) {
+            held.deadline = held.deadline.max(deadline);
+            self.prove(id, at, deadline);
+        }
+    }
+
+    /// The holder found it to be its own, at `at` unless that is past the deadline: then the
+    /// process may have been stopped between its look and its line.
+    fn prove(&mut self, id: u64, at: u64, deadline: u64) {
+        let Some(claim) = self.claims.get_mut(id).filter(|claim| claim.is_held()) else { return };
+        let Some(held) = claim.held.as_mut().filter(|held| at < deadline && at > held.proof) else {
+            return;
+        };
+        held.proof = at;
+        let lock = claim.lock;
+        for clash in self.locks[lock].holds.prove(id, at) {
+            self.rule_clash(lock, &clash);
+        }
+        self.findings.prolong(id, at);
+    }
+
+    fn end(
+        &mut self,
+        at: u64,
+        id: u64,
+        how: &str,
+        cause: Option<&str>,
+        last: Option<u64>,
+        deadline: u64,
+    ) {
+        let Some(claim) = self.claims.get_mut(id).filter(|claim| claim.is_held()) else { return };
+        if let Some(held) = &mut claim.held {
+            held.deadline = held.deadline.max(deadline);
+        }
+        count(&mut self.counts.ended, how);
+        let is_lost = how == "lost";
+        // Whoever is told of a loss has not looked since.
+        if let Some(proof) = last.or((!is_lost).then_some(at)) {
+            self.prove(id, proof, deadline);
+        }
+        let Some(claim) = self.claims.get_mut(id) else { return };
+        claim.ended = true;
+        let claim = claim.clone();
+        self.locks[claim.lock].holds.end(id);
+        self.findings.forget(id);
+        if is_lost {
+            self.lose(at, &claim, cause.unwrap_or("not told"), deadline);
+        }
+        // The answer to a release says when it was free.
+        if how != "release" {
+            self.claims.close(id);
+            let unsure = is_lost || self.faults.trouble(claim.worker);
+            let lingers = unsure.then(|| self.longest_life(at.max(deadline)));
+            self.leave(at, &claim, lingers);
+        }
+    }
+
+    fn released(&mut self, at: u64, id: u64, how: &str) {
+        count(&mut self.counts.released, how);
+        let Some(claim) = self.claims.close(id) else { return };
+        let deadline = claim.held.map_or(at, |held| held.deadline);
+        let is_known = ["released", "already_lost"].contains(&how);
+        let lingers = (!is_known).then(|| self.longest_life(at.max(deadline)));
+        self.leave(at, &claim, lingers);
+    }
+
+    fn leave(&mut self, at: u64, claim: &Claim, lingers: Option<u64>) {
+        let queue = &mut self.locks[claim.lock].queue;
+        let waits = queue.leave(claim.id, claim.mode, at, lingers);
+        self.weigh(claim.lock, waits);
+    }
+
+    /// Until when a lease may live in the store whose holder was last heard of at this moment: a
+    /// renewal may have been on its way (P2, P9).
+    fn longest_life(&self, at: u64) -> u64 {
+        at.saturating_add(self.ttl + self.ttl / 50 + SECOND)
+    }
+
+    fn revoked(&mut self, at: u64, worker: Option<u32>, lock: &str, how: &str) {
+        count(&mut self.counts.revoked, how);
+        let lock = self.lock(lock);
+        let until = match how {
+            "not_held" => None,
+            "revoked" => Some(at),
+            _ => Some(at + LATE_REQUEST),
+        };
+        self.locks[lock].revoked(worker, until);
+    }
+
+    /// A worker is no more: nothing will be heard of its claims.
+    fn bury(&mut self, at: u64, worker: u32, killed: bool) {
+        let claims = self.claims.of_worker(worker, at);
+        let claims: Vec<Claim> = claims.iter().filter_map(|id| self.claims.close(*id)).collect();
+        for claim in &claims {
+            self.locks[claim.lock].holds.end(claim.id);
+            self.findings.forget(claim.id);
+            let last = claim.held.map_or(at, |held| held.deadline.max(at));
+            if claim.held.is_none() {
+                self.locks[claim.lock].queue.haunt(at);
+            }
+            let lingers = Some(self.longest_life(last));
+            self.leave(at, claim, lingers);
+        }
+        for claim in claims.iter().filter(|claim| killed && claim.mode == Mode::Exclusive) {
+            let Some(held) = claim.held.filter(|_| !claim.ended) else { continue };
+            let lock = &mut self.locks[claim.lock];
+            let waited = lock.queue.is_waited_for().then_some(at);
+            lock.crashes.push(Crash { killed: at, deadline: held.deadline, waited });
+        }
+        for lock in &mut self.locks {
+            lock.abandon_revocations(worker, at + LATE_REQUEST);
+        }
+    }
+}
+
+fn count(counts: &mut BTreeMap<String, u64>, name: &str) {
+    // Beyond the colon is detail, such as an address.
+    let name = name.split(':').next().unwrap_or(name);
+    let is_known = counts.contains_key(name) || counts.len() < NAMES_MAX;
+    *counts.entry(if is_known { name } else { "other" }.to_owned()).or_default() += 1;
+}
+
+fn seconds(span: u64) -> f64 {
+    span as f64 / SECOND as f64
+}

@@ -1,0 +1,480 @@
+//! Small histories, each with a twin: one that breaks a rule, and one that almost does.
+
+use super::*;
+
+/// Milliseconds.
+const MS: u64 = 1_000_000;
+/// The ttl of all of them.
+const TTL: u64 = 3_000 * MS;
+
+/// A history that is written down by hand, with times in milliseconds.
+struct Story {
+    events: Vec<Event>,
+}
+
+impl Story {
+    fn new() -> Self {
+        let start = What::Start {
+            format: crate::history::FORMAT,
+            seed: 1,
+            store: "memory:".into(),
+            guarantee: "correctness".into(),
+            fair: true,
+            ttl: TTL,
+            lasts: 60 * SECOND,
+            processes: 3,
+            tasks: 1,
+            locks: vec!["a".into()],
+        };
+        Self { events: vec![Event { at: 0, worker: None, what: start }] }
+    }
+
+    fn at(mut self, ms: u64, worker: u32, what: What) -> Self {
+        self.events.push(Event { at: ms * MS, worker: Some(worker), what });
+        self
+    }
+
+    fn ask(self, ms: u64, claim: u64, mode: Mode) -> Self {
+        let what = What::Asked { claim, lock: "a".into(), mode, wait: None };
+        self.at(ms, worker_of(claim), what)
+    }
+
+    fn grant(self, ms: u64, claim: u64, fence: u64) -> Self {
+        let what = What::Granted { claim, fence, deadline: ms * MS + TTL };
+        self.at(ms, worker_of(claim), what)
+    }
+
+    fn still(self, ms: u64, claim: u64) -> Self {
+        self.at(ms, worker_of(claim), What::Still { claim, deadline: ms * MS + TTL })
+    }
+
+    fn release(self, ms: u64, claim: u64) -> Self {
+        let ended = What::Ended {
+            claim,
+            how: "release".into(),
+            cause: None,
+            last: None,
+            deadline: ms * MS + TTL,
+        };
+        let released = What::Released { claim, how: "released".into() };
+        self.at(ms, worker_of(claim), ended).at(ms, worker_of(claim), released)
+    }
+
+    /// Asked for, granted, proved and released.
+    fn hold(self, from: u64, to: u64, claim: u64, fence: u64, mode: Mode) -> Self {
+        self.ask(from, claim, mode).grant(from, claim, fence).release(to, claim)
+    }
+
+    fn lose(self, ms: u64, claim: u64, deadline: u64) -> Self {
+        let what = What::Ended {
+            claim,
+            how: "lost".into(),
+            cause: Some("expired: no answer".into()),
+            last: None,
+            deadline: deadline * MS,
+        };
+        self.at(ms, worker_of(claim), what)
+    }
+
+    fn fault(self, ms: u64, to: u64, fault: &str, target: &str) -> Self {
+        self.fault_of(ms, to, fault, target, false, false)
+    }
+
+    fn fault_of(
+        mut self,
+        ms: u64,
+        to: u64,
+        fault: &str,
+        target: &str,
+        outage: bool,
+        beyond: bool,
+    ) -> Self {
+        let number = u32::try_from(ms).unwrap();
+        let (fault, target) = (fault.to_owned(), target.to_owned());
+        let what = What::Fault { number, fault, target, outage, beyond };
+        self.events.push(Event { at: ms * MS, worker: None, what });
+        self.events.push(Event { at: to * MS, worker: None, what: What::Healed { number } });
+        self
+    }
+
+    fn director(mut self, ms: u64, what: What) -> Self {
+        self.events.push(Event { at: ms * MS, worker: None, what });
+        self
+    }
+
+    fn wrote(self, ms: u64, claim: u64, fence: u64, highest: u64, number: u64) -> Self {
+        let admitted = number > 0;
+        self.at(ms, worker_of(claim), What::Wrote { claim, fence, admitted, highest, number })
+    }
+
+    fn judge(mut self) -> Verdict {
+        let left = What::Left { held: vec![], waited_for: vec![], processes: vec![] };
+        if !self.events.iter().any(|event| matches!(event.what, What::Left { .. })) {
+            self = self.director(60_000, left);
+        }
+        let mut events = self.director(60_000, What::End).events;
+        events.sort_by_key(|event| event.at);
+        let mut judge = Judge::default();
+        events.iter().for_each(|event| judge.feed(event));
+        judge.finish(0)
+    }
+
+    /// What is found: the kinds with how many are broken and allowed.
+    fn finds(self, expected: &[(Kind, u64, u64)]) -> Verdict {
+        let verdict = self.judge();
+        let found: Vec<(Kind, u64, u64)> = verdict
+            .found
+            .iter()
+            .map(|(kind, tally)| (*kind, tally.broken, tally.allowed))
+            .collect();
+        assert_eq!(found, expected, "{:#?}", verdict.findings);
+        let is_broken = expected.iter().any(|(_, broken, _)| *broken > 0);
+        let outcome = if is_broken { Outcome::Broken } else { Outcome::Kept };
+        assert_eq!(verdict.outcome, outcome, "{:?}", verdict.notes);
+        verdict
+    }
+}
+
+/// Claims 10 to 19 are of worker 1.
+fn worker_of(claim: u64) -> u32 {
+    u32::try_from(claim / 10).unwrap()
+}
+
+use Mode::{Exclusive, Shared};
+
+#[test]
+fn exclusive_holds_that_overlap() {
+    let verdict = Story::new()
+        .hold(100, 200, 10, 1, Exclusive)
+        .hold(150, 180, 20, 2, Exclusive)
+        .finds(&[(Kind::Overlap, 1, 0)]);
+    let finding = &verdict.findings[0];
+    assert_eq!((finding.from, finding.until), (150 * MS, 180 * MS));
+    assert_eq!(finding.parties.iter().map(|party| party.claim).collect::<Vec<_>>(), [10, 20]);
+    let text = "two held \"a\" at 0.150 s: worker 1 (claim 10, fence 1), worker 2 (claim 20, \
+                fence 2)";
+    assert_eq!(finding.text, text);
+    Story::new().hold(100, 200, 10, 1, Exclusive).hold(200, 300, 20, 2, Exclusive).finds(&[]);
+}
+
+#[test]
+fn readers_and_writers() {
+    Story::new().hold(100, 200, 10, 1, Shared).hold(150, 300, 20, 2, Exclusive).finds(&[(
+        Kind::ReaderBesideWriter,
+        1,
+        0,
+    )]);
+    Story::new()
+        .hold(100, 200, 10, 1, Shared)
+        .hold(150, 250, 20, 2, Shared)
+        .hold(250, 300, 30, 3, Exclusive)
+        .finds(&[]);
+}
+
+#[test]
+fn permits() {
+    let two = Mode::Permits(2);
+    let full = || Story::new().hold(100, 200, 10, 1, two).hold(100, 210, 20, 2, two);
+    full().hold(150, 170, 30, 3, two).finds(&[(Kind::PermitsExceeded, 1, 0)]);
+    full().hold(200, 250, 30, 3, two).finds(&[]);
+}
+
+#[test]
+fn a_paused_holder_past_its_deadline() {
+    let paused = |wakes: Story| {
+        wakes
+            .ask(100, 10, Exclusive)
+            .grant(100, 10, 1)
+            .fault(200, 9_000, "pause", "worker 1")
+            .hold(3_500, 8_000, 20, 2, Exclusive)
+    };
+    // It wakes up, has not looked yet, and gives back what it has no more.
+    paused(Story::new())
+        .at(
+            9_001,
+            1,
+            What::Ended {
+                claim: 10,
+                how: "release".into(),
+                cause: None,
+                last: None,
+                deadline: 3_100 * MS,
+            },
+        )
+        .finds(&[]);
+    // It is told of the loss as soon as it can be.
+    paused(Story::new()).lose(9_001, 10, 3_100).finds(&[]);
+    // It looks and is told that all is well.
+    paused(Story::new()).still(9_001, 10).finds(&[(Kind::Overlap, 1, 0)]);
+}
+
+#[test]
+fn a_killed_holder() {
+    let killed = |at| {
+        Story::new()
+            .ask(100, 10, Exclusive)
+            .grant(100, 10, 1)
+            .still(500, 10)
+            .director(at, What::WorkerKilled { worker: 1 })
+            .still(5_000, 10)
+            .hold(4_000, 5_500, 20, 2, Exclusive)
+    };
+    // What it does after it was to be killed is not judged.
+    let verdict = killed(600).finds(&[]);
+    assert_eq!(verdict.take_over.unwrap().took, 0, "somebody asked, and was granted it at once");
+    killed(5_001).finds(&[(Kind::Overlap, 1, 0)]);
+}
+
+#[test]
+fn the_take_over_counts_from_when_somebody_waits() {
+    let story = |asked| {
+        Story::new()
+            .ask(100, 10, Exclusive)
+            .grant(100, 10, 1)
+            .director(600, What::WorkerKilled { worker: 1 })
+            .ask(asked, 20, Exclusive)
+            .fault_of(2_000, 2_500, "server-kill", "server 1", true, false)
+            .grant(4_000, 20, 2)
+            .release(4_100, 20)
+            .finds(&[])
+            .take_over
+            .unwrap()
+    };
+    let early = story(200);
+    assert_eq!((early.took, early.took_without_outages), (3_400 * MS, 2_900 * MS));
+    assert_eq!(early.after_deadline, 900 * MS as i64);
+    assert_eq!(story(3_000).took, 1_000 * MS);
+}
+
+#[test]
+fn fences_that_are_equal_or_fall() {
+    Story::new().hold(100, 200, 10, 5, Exclusive).hold(300, 400, 20, 5, Exclusive).finds(&[(
+        Kind::FenceNotRising,
+        1,
+        0,
+    )]);
+    Story::new().hold(100, 200, 10, 6, Exclusive).hold(300, 400, 20, 5, Exclusive).finds(&[(
+        Kind::FenceNotRising,
+        1,
+        0,
+    )]);
+    Story::new().hold(100, 200, 10, 5, Exclusive).hold(300, 400, 20, 6, Exclusive).finds(&[]);
+    // Asked for before the other, so that it could have been granted before it; but exclusively.
+    let waited = |mode| Story::new().ask(50, 20, mode).hold(100, 200, 10, 6, mode);
+    waited(Exclusive).grant(300, 20, 5).release(310, 20).finds(&[(Kind::FenceNotRising, 1, 0)]);
+    waited(Shared).grant(300, 20, 5).release(310, 20).finds(&[]);
+    // Readers, of which one asked when the other had it.
+    Story::new().hold(100, 900, 10, 6, Shared).hold(200, 400, 20, 5, Shared).finds(&[(
+        Kind::FenceNotRising,
+        1,
+        0,
+    )]);
+}
+
+#[test]
+fn a_grant_that_arrives_after_its_deadline_is_no_hold() {
+    let late = What::Granted { claim: 10, fence: 1, deadline: 3_000 * MS };
+    Story::new()
+        .ask(100, 10, Exclusive)
+        .hold(3_500, 5_000, 20, 2, Exclusive)
+        .at(4_000, 1, late)
+        .lose(4_001, 10, 3_900)
+        .finds(&[]);
+}
+
+#[test]
+fn a_revocation_lets_the_next_in_first() {
+    let story = |how: &str| {
+        Story::new()
+            .ask(100, 10, Exclusive)
+            .grant(100, 10, 1)
+            .at(300, 3, What::Revoking { lock: "a".into() })
+            .hold(310, 400, 20, 2, Exclusive)
+            .still(320, 10)
+            .at(330, 3, What::Revoked { lock: "a".into(), how: how.into() })
+            .still(340, 10)
+    };
+    story("revoked").finds(&[(Kind::Overlap, 0, 1)]);
+    // The next grant is none of that revocation's.
+    story("revoked").hold(9_000, 9_100, 30, 3, Exclusive).still(9_050, 10).finds(&[(
+        Kind::Overlap,
+        1,
+        1,
+    )]);
+    let before = story("not_held").hold(2_000, 2_200, 30, 3, Exclusive).still(2_100, 10);
+    before.finds(&[(Kind::Overlap, 1, 1)]);
+}
+
+#[test]
+fn a_fault_beyond_the_guarantee_allows_a_second_grant_and_no_lower_fence() {
+    let story = |beyond, fence| {
+        Story::new()
+            .ask(100, 10, Exclusive)
+            .grant(100, 10, 5)
+            .fault_of(200, 900, "server-promote", "server 1", false, beyond)
+            .hold(1_000, 1_200, 20, fence, Exclusive)
+            .still(1_100, 10)
+            .still(5_500, 10)
+            .hold(5_000, 5_900, 30, 9, Exclusive)
+    };
+    let verdict = story(true, 6).finds(&[(Kind::Overlap, 1, 1)]);
+    let allowed = &verdict.findings[0];
+    assert_eq!(allowed.ruling, Ruling::Allowed);
+    assert!(allowed.reason.contains("does not cover server-promote of server 1"));
+    assert_eq!(allowed.faults.len(), 1);
+    assert_eq!(verdict.findings[1].from, 5_000 * MS, "too long after the fault");
+    story(false, 6).finds(&[(Kind::Overlap, 2, 0)]);
+    story(true, 4).finds(&[(Kind::Overlap, 1, 1), (Kind::FenceNotRising, 1, 0)]);
+}
+
+#[test]
+fn writes_through_a_gate() {
+    let holds = || Story::new().hold(100, 200, 10, 1, Exclusive).hold(300, 400, 20, 2, Exclusive);
+    let good = holds().wrote(150, 10, 1, 0, 1).wrote(310, 20, 2, 1, 2).wrote(320, 10, 1, 2, 0);
+    let verdict = good.finds(&[]);
+    let writes = Writes { tried: 3, admitted: 2, refused: 1, stale_admitted: 0 };
+    assert_eq!(verdict.writes, writes);
+    let stale = holds().wrote(310, 20, 2, 0, 1).wrote(320, 10, 1, 1, 2);
+    assert_eq!(stale.finds(&[(Kind::StaleWrite, 1, 0)]).writes.stale_admitted, 1);
+    // The one that was let through first is recorded last.
+    holds().wrote(310, 20, 2, 0, 2).wrote(320, 10, 1, 0, 1).finds(&[]);
+    // The gate itself says that it had seen a higher one.
+    holds().wrote(320, 10, 1, 2, 7).finds(&[(Kind::StaleWrite, 1, 0)]);
+}
+
+#[test]
+fn a_loss_that_is_told_late() {
+    let story = || Story::new().ask(100, 10, Exclusive).grant(100, 10, 1);
+    let late = story().lose(3_700, 10, 3_100).finds(&[(Kind::LossToldLate, 1, 0)]);
+    assert_eq!(late.losses.shortest_before_deadline, Some(-600 * MS as i64));
+    assert_eq!(late.losses.causes, BTreeMap::from([("expired".to_owned(), 1)]));
+    story().lose(3_200, 10, 3_100).finds(&[]);
+    let early = story().lose(3_000, 10, 3_100).finds(&[]);
+    assert_eq!(early.losses.median_before_deadline, Some(100 * MS as i64));
+    // Whoever is stopped cannot be told; whoever runs again can.
+    story().fault(200, 8_000, "pause", "worker 1").lose(8_100, 10, 3_100).finds(&[]);
+    let slow = story().fault(200, 8_000, "pause", "worker 1").lose(8_700, 10, 3_100);
+    slow.finds(&[(Kind::LossToldLate, 1, 0)]);
+    story().fault(200, 8_000, "cut", "the way of worker 1").lose(8_000, 10, 3_100).finds(&[(
+        Kind::LossToldLate,
+        1,
+        0,
+    )]);
+}
+
+/// Claim 20 waits from 1 s until `granted`, while claim 10 has it until 2 s.
+fn waits(granted: u64) -> Story {
+    Story::new()
+        .hold(100, 2_000, 10, 1, Exclusive)
+        .ask(1_000, 20, Exclusive)
+        .grant(granted, 20, 2)
+        .release(granted + 10, 20)
+}
+
+#[test]
+fn a_waiter_starves_while_the_lock_is_free() {
+    let starved = waits(12_100).finds(&[(Kind::Starved, 1, 0)]);
+    assert_eq!((starved.findings[0].from, starved.findings[0].until), (2_000 * MS, 12_100 * MS));
+    let fed = waits(11_900).finds(&[]);
+    assert_eq!(fed.free_wait.longest_counted, 9_900 * MS);
+    // Those who starve together are one finding.
+    let gives_up = What::NotGranted { claim: 30, why: "taken".into() };
+    let both = waits(12_100).ask(1_500, 30, Exclusive).at(12_150, 3, gives_up);
+    assert_eq!(both.finds(&[(Kind::Starved, 1, 0)]).findings[0].parties.len(), 2);
+}
+
+#[test]
+fn outages_and_own_faults_excuse() {
+    let (long, short) = ((3_000, 9_000), (3_000, 4_000));
+    let cases = [
+        ("server-kill", "server 1", true, long, 0),
+        ("server-kill", "server 1", true, short, 1),
+        ("server-kill", "server 1", false, long, 1),
+        ("pause", "worker 2", false, long, 0),
+        ("cut", "the way of worker 2", false, long, 0),
+        ("cut", "the way of worker 2", false, short, 1),
+        ("cut", "the way of worker 3", false, long, 1),
+    ];
+    for (fault, target, outage, (from, to), starved) in cases {
+        let story = waits(14_000).fault_of(from, to, fault, target, outage, false);
+        let verdict = story.judge();
+        let count = verdict.found.get(&Kind::Starved).map_or(0, |tally| tally.broken);
+        assert_eq!(count, starved, "{fault} of {target} from {from} to {to}");
+        assert_eq!(verdict.free_wait.longest, 12_000 * MS);
+    }
+}
+
+#[test]
+fn leases_that_may_live_excuse() {
+    let wait = |story: Story, granted| {
+        story.ask(1_000, 20, Exclusive).grant(granted, 20, 2).release(granted + 10, 20)
+    };
+    // Killed at 2 s, it may live for another ttl and a second.
+    let killed = || {
+        let story = Story::new().ask(100, 10, Exclusive).grant(100, 10, 1);
+        story.director(2_000, What::WorkerKilled { worker: 1 })
+    };
+    wait(killed(), 15_500).finds(&[]);
+    wait(killed(), 17_500).finds(&[(Kind::Starved, 1, 0)]);
+    // Cancelled while nothing could reach the store: it may have been granted.
+    let cancelled = |target: &str| {
+        Story::new().ask(500, 10, Exclusive).fault(1_500, 2_500, "cut", target).at(
+            2_000,
+            1,
+            What::NotGranted { claim: 10, why: "cancelled".into() },
+        )
+    };
+    // The one that could not be reached may besides have been offered it.
+    wait(cancelled("the way of worker 1"), 15_500).finds(&[]);
+    wait(cancelled("the way of worker 1"), 18_500).finds(&[(Kind::Starved, 1, 0)]);
+    wait(cancelled("the way of worker 3"), 12_500).finds(&[(Kind::Starved, 1, 0)]);
+}
+
+#[test]
+fn readers_wait_behind_a_writer_that_waits_for_readers() {
+    let reads = |story: Story| {
+        story
+            .ask(100, 10, Shared)
+            .grant(100, 10, 1)
+            .ask(600, 20, Shared)
+            .still(2_500, 10)
+            .release(14_000, 10)
+            .grant(14_001, 20, 3)
+            .release(14_100, 20)
+    };
+    reads(Story::new()).finds(&[(Kind::Starved, 1, 0)]);
+    let writer = What::NotGranted { claim: 30, why: "taken".into() };
+    reads(Story::new().ask(500, 30, Exclusive).at(14_000, 3, writer)).finds(&[]);
+}
+
+#[test]
+fn what_is_left_at_the_end() {
+    let left =
+        What::Left { held: vec!["a".into()], waited_for: vec!["a".into()], processes: vec![4711] };
+    Story::new().hold(1, 2, 10, 1, Exclusive).director(50_000, left).finds(&[
+        (Kind::HeldAtEnd, 1, 0),
+        (Kind::WaitedForAtEnd, 1, 0),
+        (Kind::ProcessLeft, 1, 0),
+    ]);
+}
+
+#[test]
+fn workers_that_end_by_themselves() {
+    let ended = |code| {
+        let story = Story::new().hold(1, 2, 10, 1, Exclusive);
+        story.director(5_000, What::WorkerEnded { worker: 1, code })
+    };
+    ended(Some(0)).finds(&[]);
+    ended(Some(101)).finds(&[(Kind::WorkerFailed, 1, 0)]);
+    ended(None).finds(&[(Kind::WorkerFailed, 1, 0)]);
+    ended(None).director(4_000, What::WorkerKilled { worker: 1 }).finds(&[]);
+}
+
+#[test]
+fn a_history_that_breaks_off_is_incomplete() {
+    let mut judge = Judge::default();
+    Story::new().hold(1, 2, 10, 1, Exclusive).events.iter().for_each(|event| judge.feed(event));
+    let verdict = judge.finish(3);
+    assert_eq!(verdict.outcome, Outcome::Incomplete);
+    assert_eq!(verdict.notes.len(), 3, "{:?}", verdict.notes);
+}
