@@ -18,6 +18,7 @@
 //! | what each node said, where several decide | [`vote`] |
 //! | store URLs | [`address`] |
 //! | what became of a store's schema | [`migration`] |
+//! | what a store and a machine were found to be like | [`diagnosis`] |
 //! | names of spans, events and metrics | [`observe`] |
 //! | the queue that lets a store batch | [`batch`] |
 //! | those who wait at a store that pushes | [`lobby`] |

@@ -7,6 +7,10 @@
 
 use std::time::{Duration, SystemTime};
 
+/// By which ratio this machine's clock and a store's may differ in speed, unless a lock is made with
+/// another: so much of its ttl a holder does not rely on.
+pub const DRIFT: f64 = 0.01;
+
 /// A point in time on this machine, for measuring how long ago something was.
 ///
 /// ```
@@ -134,6 +138,11 @@ pub fn wall_clock_us() -> u64 {
     u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// For how long the machine has slept since it was started.
+pub fn time_asleep() -> Duration {
+    Duration::from_nanos(clock::boot_ns().saturating_sub(clock::awake_ns()))
+}
+
 /// An alarm clock that also goes off when the machine slept past the hour, and that can be rung
 /// by hand. For a thread that must not depend on anybody's executor.
 #[derive(Debug)]
@@ -191,6 +200,10 @@ mod clock {
 
     pub(super) fn raw_ns() -> u64 {
         read(ClockId::MonotonicRaw)
+    }
+
+    pub(super) fn awake_ns() -> u64 {
+        read(ClockId::Monotonic)
     }
 
     #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockfast_core::time::DRIFT;
 use lockfast_core::{Error, ErrorKind, Fence, Moment, Profile, Result, Wait};
 
 use super::deadline::validity;
@@ -49,7 +50,7 @@ impl Default for Options {
             ttl: Duration::from_secs(30),
             wait: WaitLimit::Forever,
             lock_delay: Duration::ZERO,
-            drift: 0.01,
+            drift: DRIFT,
             renew_interval: None,
             request_timeout: None,
             retries: 2,
