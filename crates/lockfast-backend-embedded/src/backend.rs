@@ -22,6 +22,10 @@ use crate::config;
 use crate::failure::{Failure, Scope};
 use crate::store::Store;
 
+/// Why its grants are good for what they are.
+pub(crate) const BECAUSE: &str =
+    "one database on this machine decides, and a lease never outlives the machine";
+
 /// Opens the store on a thread of its own.
 pub(crate) async fn connect(
     config: config::Embedded,
@@ -58,7 +62,7 @@ fn profile(witness: PathBuf) -> Profile {
     Profile {
         backend: "embedded",
         guarantee: Guarantee::Correctness,
-        because: "one database on this machine decides, and a lease never outlives the machine",
+        because: BECAUSE,
         order: Order::Fifo,
         expiry: Expiry::ProcessDeath { witness },
         reach: Reach::Host,

@@ -31,6 +31,9 @@ const LOCAL: &[u64] = &[
     0xF15F,      // eCryptfs, likewise: encrypted home directories
 ];
 
+/// Those of them that keep nothing when the machine is started anew: tmpfs and ramfs.
+const IN_MEMORY: &[u64] = &[0x0102_1994, 0x8584_58F6];
+
 /// The numbers of those that several machines share, for the message.
 const SHARED: &[(u64, &str)] = &[
     (0x6969, "NFS"),
@@ -55,15 +58,60 @@ const FUSE: u64 = 0x6573_5546;
 /// A disk of this machine, and what containers without rights have in place of overlayfs.
 const FUSE_LOCAL: &[&str] = &["fuseblk", "fuse.fuse-overlayfs"];
 
+/// A file system as it presents itself.
+pub(crate) struct FileSystem {
+    magic: u64,
+    mount_type: Option<String>,
+    /// How many bytes can still be written.
+    pub(crate) bytes_free: u64,
+}
+
+impl FileSystem {
+    /// The one that a directory is on.
+    pub(crate) fn of(path: &Path, dir: &OwnedFd) -> Result<Self> {
+        let failed =
+            |error: rustix::io::Errno| io_failure(path, "cannot be looked at", error.into());
+        let kind = rustix::fs::fstatfs(dir).map_err(failed)?;
+        let device = rustix::fs::fstat(dir).map_err(failed)?.st_dev;
+        // Without /proc only the number is known, which is enough for all but FUSE.
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let mount = mount_type(&mounts, rustix::fs::major(device), rustix::fs::minor(device));
+        let block = u64::try_from(kind.f_bsize).unwrap_or_default();
+        Ok(Self {
+            magic: kind.f_type as u64,
+            mount_type: mount.map(str::to_owned),
+            bytes_free: kind.f_bavail.saturating_mul(block),
+        })
+    }
+
+    /// One that cannot be mounted for a test.
+    #[cfg(test)]
+    pub(crate) fn made_up(magic: u64, mount_type: &str, bytes_free: u64) -> Self {
+        Self { magic, mount_type: Some(mount_type.to_owned()), bytes_free }
+    }
+
+    /// Why it cannot hold a store, if it cannot.
+    pub(crate) fn flaw(&self) -> Option<String> {
+        flaw(self.magic, self.mount_type.as_deref())
+    }
+
+    /// Whether it is gone when the machine is started anew.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        IN_MEMORY.contains(&(self.magic & 0xFFFF_FFFF))
+    }
+
+    /// What people call it.
+    pub(crate) fn name(&self) -> String {
+        match &self.mount_type {
+            Some(mount_type) => quote(mount_type),
+            None => format!("0x{:x}", self.magic & 0xFFFF_FFFF),
+        }
+    }
+}
+
 /// Refuses a directory on a file system that other machines may share.
 pub(crate) fn check(path: &Path, dir: &OwnedFd) -> Result<()> {
-    let failed = |error: rustix::io::Errno| io_failure(path, "cannot be looked at", error.into());
-    let kind = rustix::fs::fstatfs(dir).map_err(failed)?;
-    let device = rustix::fs::fstat(dir).map_err(failed)?.st_dev;
-    // Without /proc only the number is known, which is enough for all but FUSE.
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mount = mount_type(&mounts, rustix::fs::major(device), rustix::fs::minor(device));
-    let Some(flaw) = flaw(kind.f_type as u64, mount) else {
+    let Some(flaw) = FileSystem::of(path, dir)?.flaw() else {
         return Ok(());
     };
     Err(Error::new(

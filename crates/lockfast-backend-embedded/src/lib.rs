@@ -19,6 +19,7 @@ mod client;
 mod config;
 mod counter;
 mod delivery;
+mod diagnosis;
 mod failure;
 mod file_system;
 mod machine;
@@ -36,9 +37,11 @@ mod write_lock;
 
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Result};
 
 use config::Config;
+
+pub use diagnosis::CHECKS;
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["memory", "embedded"];
@@ -62,4 +65,17 @@ pub fn connect(
             Config::Embedded(config) => backend::connect(config, context).await,
         }
     })
+}
+
+/// Looks at the store at `address`: where it is, whose it is, and what that means for a lock. Nothing
+/// is made or changed.
+///
+/// # Errors
+/// [`ErrorKind::InvalidUrl`](lockfast_core::ErrorKind::InvalidUrl) for an address that is not of
+/// this crate or an option that does not exist.
+///
+/// # Cancel safety
+/// Safe: it only looks.
+pub fn diagnose(address: Address) -> BoxFuture<'static, Result<Diagnosis>> {
+    Box::pin(diagnosis::diagnose(address))
 }

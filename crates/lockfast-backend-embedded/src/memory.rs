@@ -21,6 +21,10 @@ use crate::table::{Admitted, Table, Told};
 /// The stores that were given a name, for as long as somebody is connected to them.
 static NAMED: Mutex<BTreeMap<String, Weak<Store>>> = Mutex::new(BTreeMap::new());
 
+/// Why its grants are good for what they are.
+pub(crate) const BECAUSE: &str =
+    "one table in this process decides, and nobody outside it can hold";
+
 /// Connects to the store of that name, or to one of its own.
 pub(crate) fn connect(name: Option<String>, context: ConnectContext) -> Result<Arc<dyn Backend>> {
     let store = match name {
@@ -47,7 +51,7 @@ fn profile() -> Profile {
     Profile {
         backend: "memory",
         guarantee: Guarantee::Correctness,
-        because: "one table in this process decides, and nobody outside it can hold",
+        because: BECAUSE,
         order: Order::Fifo,
         expiry: Expiry::Ttl,
         reach: Reach::Process,

@@ -60,26 +60,42 @@ impl Place {
                 ));
             }
             Err(_) => {
-                let above = dir.ancestors().find_map(|above| above.canonicalize().ok());
-                file_system::check(&dir, &open_dir(&above.unwrap_or_else(|| ".".into()))?)?;
+                file_system::check(&dir, &open_above(&dir)?)?;
                 make_private(&dir)?;
             }
         }
-        let dir = dir.canonicalize().map_err(|error| io_failure(&dir, "cannot be found", error))?;
+        let place = Self::open_for(&dir, me)?;
+        file_system::check(&place.dir, &place.fd)?;
+        place.check_files()?;
+        Ok(place)
+    }
+
+    /// Opens the directory if it is there and this user's alone. Nothing is made, and neither the
+    /// file system nor the files are looked at.
+    pub(crate) fn open_mine(dir: &Path) -> Result<Self> {
+        let me = rustix::process::geteuid().as_raw();
+        let dir: PathBuf = dir.components().collect();
+        if let Ok(found) = std::fs::symlink_metadata(&dir)
+            && found.is_symlink()
+        {
+            check_link(&dir, found.uid(), me)?;
+        }
+        Self::open_for(&dir, me)
+    }
+
+    fn open_for(dir: &Path, me: u32) -> Result<Self> {
+        let dir = dir.canonicalize().map_err(|error| io_failure(dir, "cannot be found", error))?;
         let seen = rustix::fs::statat(CWD, &dir, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| io_failure(&dir, "cannot be looked at", error.into()))?;
         check_mine(&dir, &seen, FileType::Directory, me)?;
         let fd = open_dir(&dir)?;
         let opened = stat(&dir, &fd)?;
         check_mine(&dir, &opened, FileType::Directory, me)?;
-        file_system::check(&dir, &fd)?;
-        let place = Self { fd, dir, me };
-        place.check_files()?;
-        Ok(place)
+        Ok(Self { fd, dir, me })
     }
 
     /// Looks at everything that is there before any of it is used.
-    fn check_files(&self) -> Result<()> {
+    pub(crate) fn check_files(&self) -> Result<()> {
         let files =
             [DATABASE, WRITE_LOCK, MACHINE, MACHINE_NEXT].into_iter().chain(BESIDE_DATABASE);
         for name in files {
@@ -215,7 +231,13 @@ fn make_private(dir: &Path) -> Result<()> {
         .map_err(|error| io_failure(dir, "cannot be made", error))
 }
 
-fn open_dir(dir: &Path) -> Result<OwnedFd> {
+/// The nearest directory above that is there.
+pub(crate) fn open_above(dir: &Path) -> Result<OwnedFd> {
+    let above = dir.ancestors().find_map(|above| above.canonicalize().ok());
+    open_dir(&above.unwrap_or_else(|| ".".into()))
+}
+
+pub(crate) fn open_dir(dir: &Path) -> Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, dir, flags, Mode::empty())
         .map_err(|error| io_failure(dir, "cannot be opened", error.into()))
