@@ -116,7 +116,8 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
     }))
 }
 
-fn profile() -> Profile {
+/// What this store promises.
+pub(crate) fn profile() -> Profile {
     Profile {
         backend: "redis",
         guarantee: Guarantee::Efficiency,

@@ -18,6 +18,7 @@ mod channels;
 mod claim;
 mod cluster;
 mod config;
+mod diagnosis;
 mod inspect;
 mod offer;
 mod record;
@@ -35,6 +36,7 @@ mod wire;
 #[doc(hidden)]
 pub mod node {
     pub use crate::config::{Config, Endpoint, OnDataLoss};
+    pub use crate::diagnosis::{Facts, Memory, Setting, examine};
     pub use crate::inspect::{escape_pattern, read_scan};
     pub use crate::record::{
         read_client, read_hold, read_holder, read_label, write_client, write_holder, write_label,
@@ -48,9 +50,11 @@ pub mod node {
     pub use crate::wire::{Pipeline, Reply};
 }
 
+pub use diagnosis::CHECKS;
+
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Result};
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"];
@@ -69,4 +73,18 @@ pub fn connect(
     context: ConnectContext,
 ) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
     Box::pin(backend::connect(address, context))
+}
+
+/// Looks at the servers at `address`: how they are set up, and what that means for a lock. Nothing is
+/// changed there, and what its user may not see is said to be unseen.
+///
+/// # Errors
+/// [`ErrorKind::InvalidUrl`](lockfast_core::ErrorKind::InvalidUrl) for an address that is not of
+/// this crate or an option that does not exist; otherwise whatever keeps the server from being
+/// reached.
+///
+/// # Cancel safety
+/// Safe: it only looks.
+pub fn diagnose(address: Address) -> BoxFuture<'static, Result<Diagnosis>> {
+    Box::pin(diagnosis::diagnose(address))
 }

@@ -170,7 +170,16 @@ impl Connection {
     }
 
     /// Sends commands and waits for their replies; the first complaint is the result.
-    pub async fn ask(&mut self, mut pipeline: Pipeline) -> Result<Vec<Reply>, Failure> {
+    pub async fn ask(&mut self, pipeline: Pipeline) -> Result<Vec<Reply>, Failure> {
+        let replies = self.exchange(pipeline).await?;
+        match replies.iter().find_map(Reply::failure) {
+            Some(failure) => Err(failure),
+            None => Ok(replies),
+        }
+    }
+
+    /// Sends commands and waits for their replies, complaints among them.
+    pub(crate) async fn exchange(&mut self, mut pipeline: Pipeline) -> Result<Vec<Reply>, Failure> {
         let expected = pipeline.commands();
         self.outgoing.enqueue(&mut pipeline);
         while !self.outgoing.write()? {
@@ -183,9 +192,6 @@ impl Connection {
                 replies.push(reply);
             }
         }
-        match replies.iter().find_map(Reply::failure) {
-            Some(failure) => Err(failure),
-            None => Ok(replies),
-        }
+        Ok(replies)
     }
 }

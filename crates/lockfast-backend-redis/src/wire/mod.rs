@@ -160,6 +160,18 @@ impl Reply {
         }
     }
 
+    /// Fields and their values, or nothing if it is something else.
+    pub(crate) fn into_pairs(self) -> Vec<(Self, Self)> {
+        match self.0 {
+            Value::Map(pairs) => pairs.into_iter().map(|(key, it)| (Self(key), Self(it))).collect(),
+            Value::Array(values) => {
+                let mut values = values.into_iter().map(Self);
+                std::iter::from_fn(|| values.next().zip(values.next())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// One list of several, or the first complaint among them.
     pub(crate) fn join(mut replies: Vec<Self>) -> Self {
         if replies.len() == 1 {

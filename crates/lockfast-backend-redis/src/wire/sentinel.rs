@@ -123,6 +123,47 @@ async fn ask(connection: &mut Connection, service: &Service) -> Result<Endpoint,
     })
 }
 
+/// What one sentinel says about the service.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Opinion {
+    /// Where it sees the master.
+    pub(crate) master: String,
+    /// How many others it knows.
+    pub(crate) others: u32,
+}
+
+/// Asks each sentinel for what it knows.
+pub(crate) async fn survey(
+    dialer: &Dialer,
+    service: &Service,
+) -> Vec<(Endpoint, Result<Opinion, Failure>)> {
+    let mut opinions = Vec::new();
+    for sentinel in &service.sentinels {
+        let opinion = async {
+            let mut connection = dial_sentinel(dialer, service, sentinel).await?;
+            let mut pipeline = Pipeline::default();
+            pipeline.all(&["SENTINEL", "MASTER", &service.name]);
+            let asked = tokio::time::timeout(LIMIT, connection.ask(pipeline)).await;
+            let replies = asked
+                .unwrap_or_else(|_| Err(Failure::of_silence(sentinel, LIMIT)))
+                .map_err(|failure| of_refusal(sentinel, failure))?;
+            read_opinion(replies).ok_or_else(|| Failure::of_nonsense("a master of another form"))
+        };
+        opinions.push((sentinel.clone(), opinion.await));
+    }
+    opinions
+}
+
+fn read_opinion(replies: Vec<Reply>) -> Option<Opinion> {
+    let fields = replies.into_iter().next()?.into_pairs();
+    let field = |name: &str| {
+        let found = fields.iter().find(|(key, _)| key.as_text() == Some(name));
+        found.and_then(|(_, value)| value.as_text())
+    };
+    let master = format!("{}:{}", field("ip")?, field("port")?);
+    Some(Opinion { master, others: field("num-other-sentinels")?.parse().ok()? })
+}
+
 /// A server that keeps data does not know what is asked of sentinels.
 fn of_refusal(sentinel: &Endpoint, failure: Failure) -> Failure {
     if failure.message.to_ascii_lowercase().contains("unknown command") {

@@ -2,7 +2,7 @@
 //! ever waits: who has to wait does it on a runtime of its own choice.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +28,14 @@ impl Stream {
     /// A socket that does not block.
     pub(crate) fn new(socket: Socket, session: Option<ClientConnection>) -> Self {
         Self { socket, session: session.map(Mutex::new) }
+    }
+
+    /// The address of the machine at the other end; none for a socket of this machine.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.peer_addr().ok().map(|peer| peer.ip()),
+            Socket::Unix(_) => None,
+        }
     }
 
     /// Reads what has arrived. Nothing at all is the end.
