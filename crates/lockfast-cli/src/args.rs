@@ -66,6 +66,7 @@ pub(crate) enum Command {
     Watch(Watch),
     ForceRelease(ForceRelease),
     Migrate(Migrate),
+    Doctor(Doctor),
     Bench(Bench),
     Completions(Completions),
     Man(Man),
@@ -288,6 +289,22 @@ pub(crate) enum BenchKind {
 /// once as a user who may, and again after an upgrade of Lockfast. Running it again changes nothing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Migrate {}
+
+/// Look at a store and this machine, and say what locks there are good for
+///
+/// Each check is ok, warn (locks work, but something that people expect of them does not hold),
+/// unsafe (a lock can be granted twice) or cannot check, with the fact seen, what it means for a lock
+/// and what to do. Nothing is changed. What this user may not see cannot be checked; the right that
+/// is missing is named.
+///
+/// Exit status: 0 all ok, or some could not be checked; 1 the worst is a warning; 2 something is
+/// unsafe; 69 the store cannot be reached.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// Print only what is not ok, and the guarantee
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]

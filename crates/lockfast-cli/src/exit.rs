@@ -7,6 +7,10 @@ use std::io;
 
 use lockfast::{Error, ErrorKind};
 
+/// `doctor`: something that people expect of locks does not hold.
+pub(crate) const WARNED: u8 = 1;
+/// `doctor`: a lock can be granted twice.
+pub(crate) const UNSAFE: u8 = 2;
 /// What was typed cannot be right.
 pub(crate) const USAGE: u8 = 64;
 /// The store cannot be reached, or its answers are of no use.

@@ -97,6 +97,7 @@ async fn dispatch(args: Args, output: &Output) -> exit::Outcome {
         Command::Watch(watch) => command::watch::run(&watch, &global, output).await,
         Command::ForceRelease(force) => command::force_release::run(&force, &global, output).await,
         Command::Migrate(_) => command::migrate::run(&global, output).await,
+        Command::Doctor(doctor) => command::doctor::run(&doctor, &global, output).await,
         Command::Bench(bench) => command::bench::run(&bench.what, &global, output).await,
         Command::Completions(completions) => command::completions::run(completions.shell),
         Command::Man(man) => command::man::run(man.dir.as_deref()),

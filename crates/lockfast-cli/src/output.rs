@@ -18,6 +18,7 @@ pub(crate) struct Output {
     terminal: bool,
     colour: bool,
     unicode: bool,
+    out_colour: bool,
 }
 
 impl Output {
@@ -25,8 +26,15 @@ impl Output {
     pub(crate) fn new(json: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        let wanted = !dumb && !set("NO_COLOR");
         let terminal = io::stderr().is_terminal() && !dumb;
-        Self { json, terminal, colour: terminal && !set("NO_COLOR"), unicode: locale_is_utf8() }
+        Self {
+            json,
+            terminal,
+            colour: terminal && wanted,
+            unicode: locale_is_utf8(),
+            out_colour: wanted && io::stdout().is_terminal(),
+        }
     }
 
     /// Whether data is printed as JSON.
@@ -73,6 +81,15 @@ impl Output {
     /// Text as this terminal may see it, on one line.
     pub(crate) fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         printable(text, self.unicode)
+    }
+
+    /// Text for standard output as this terminal may see it, in a colour if it shows them.
+    pub(crate) fn painted(&self, colour: &str, text: &str) -> String {
+        let text = self.text(text);
+        match self.out_colour && !colour.is_empty() {
+            true => format!("\u{1b}[{colour}m{text}\u{1b}[0m"),
+            false => text.into_owned(),
+        }
     }
 
     /// Several lines of text of our own, each as this terminal may see it.

@@ -69,6 +69,11 @@ impl Store {
         Ok(Self { url, address })
     }
 
+    /// Where it is, without what could be a password.
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
     /// The URL, which may hold a password.
     pub(crate) fn url(&self) -> &str {
         &self.url

@@ -21,6 +21,8 @@ pub(crate) struct Entry {
     pub(crate) migrate: Option<Migrate>,
     /// How its servers are looked at.
     pub(crate) diagnose: Option<Diagnose>,
+    /// What is looked at there.
+    checks: &'static [&'static str],
 }
 
 const BACKENDS: &[Entry] = &[
@@ -29,7 +31,8 @@ const BACKENDS: &[Entry] = &[
         schemes: lockfast_backend_embedded::SCHEMES,
         connect: lockfast_backend_embedded::connect,
         migrate: None,
-        diagnose: None,
+        diagnose: Some(lockfast_backend_embedded::diagnose),
+        checks: lockfast_backend_embedded::CHECKS,
     },
     #[cfg(feature = "mysql")]
     Entry {
@@ -37,13 +40,15 @@ const BACKENDS: &[Entry] = &[
         connect: lockfast_backend_mysql::connect,
         migrate: Some(lockfast_backend_mysql::migrate),
         diagnose: None,
+        checks: &[],
     },
     #[cfg(feature = "redis")]
     Entry {
         schemes: lockfast_backend_redis::SCHEMES,
         connect: lockfast_backend_redis::connect,
         migrate: None,
-        diagnose: None,
+        diagnose: Some(lockfast_backend_redis::diagnose),
+        checks: lockfast_backend_redis::CHECKS,
     },
     #[cfg(feature = "redlock")]
     Entry {
@@ -51,6 +56,7 @@ const BACKENDS: &[Entry] = &[
         connect: lockfast_backend_redlock::connect,
         migrate: None,
         diagnose: None,
+        checks: &[],
     },
     #[cfg(feature = "postgres")]
     Entry {
@@ -58,6 +64,7 @@ const BACKENDS: &[Entry] = &[
         connect: lockfast_backend_postgres::connect,
         migrate: Some(lockfast_backend_postgres::migrate),
         diagnose: None,
+        checks: &[],
     },
 ];
 
@@ -82,6 +89,14 @@ pub(crate) fn resolve(url: &str) -> Result<(Address, &'static Entry)> {
 pub(crate) fn known_schemes() -> Vec<String> {
     let schemes = BACKENDS.iter().flat_map(|entry| entry.schemes);
     schemes.map(|scheme| format!("{scheme}:")).collect()
+}
+
+/// The names of the checks of all stores that were compiled in; some have one in common.
+pub(crate) fn known_checks() -> Vec<&'static str> {
+    let mut checks: Vec<_> = BACKENDS.iter().flat_map(|entry| entry.checks).copied().collect();
+    checks.sort_unstable();
+    checks.dedup();
+    checks
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ mod randomness;
 mod store;
 mod telemetry;
 
-pub use diagnose::diagnose;
+pub use diagnose::{diagnose, known_checks};
 pub use lease::handle::{Checked, Guard, Lease, LeaseStatus, Released};
 pub use lease::policy::Options;
 pub use locker::{Locker, LockerBuilder};

@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod bench;
 pub(crate) mod completions;
+pub(crate) mod doctor;
 pub(crate) mod force_release;
 pub(crate) mod list;
 pub(crate) mod man;

@@ -11,6 +11,7 @@
 mod bad_input;
 mod commands;
 mod crash;
+mod doctor;
 mod environment;
 mod exclusion;
 mod migrate;
