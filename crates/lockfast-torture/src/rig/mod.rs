@@ -1,0 +1,83 @@
+//! Servers that are started for a run and broken during it, one row a store.
+//!
+//! Workers reach them by the URL of the rig, through proxies of their own where that is possible,
+//! so a rig breaks servers and what is between them, not the way of a worker.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// What can be done to a rig's servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerFault {
+    /// As in `--faults`; it starts with `server-`.
+    pub name: &'static str,
+    /// What it does, in one sentence for people.
+    pub about: &'static str,
+    /// Whether no lock can be granted to anybody while it lasts.
+    pub outage: bool,
+    /// Whether the guarantee of the store does not cover it, so that locks may be granted twice.
+    pub beyond: bool,
+}
+
+/// One fault of a rig that is to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Which, one of its row's.
+    pub fault: ServerFault,
+    /// To which server, below its row's `servers`.
+    pub server: u32,
+    /// For whatever else is left to chance, such as by how much a clock steps.
+    pub chance: u64,
+}
+
+/// Running servers. Dropping it ends them and removes what they stored.
+///
+/// All calls may block, and are made one after the other on a thread that may be blocked. A panic
+/// counts as an error.
+pub trait Rig: Send + fmt::Debug {
+    /// What workers connect to, for as long as the rig runs.
+    fn url(&self) -> String;
+
+    /// Begins a fault. No other is under way.
+    ///
+    /// # Errors
+    /// When it cannot be done; the run then ends.
+    fn begin(&mut self, planned: &Planned) -> io::Result<()>;
+
+    /// Ends the fault that was begun, and returns when the servers work again.
+    ///
+    /// # Errors
+    /// When they do not; the run then ends.
+    fn heal(&mut self, planned: &Planned) -> io::Result<()>;
+}
+
+/// How a rig is to be set up.
+#[derive(Clone, Debug)]
+pub struct RigOptions {
+    /// An empty directory, for what its servers store and log.
+    pub directory: PathBuf,
+}
+
+/// A kind of rig.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// As in `--with`.
+    pub name: &'static str,
+    /// What is started, in one sentence for people.
+    pub about: &'static str,
+    /// How many servers it has, so that a schedule can be made without starting them.
+    pub servers: u32,
+    /// What can be done to them.
+    pub faults: &'static [ServerFault],
+    /// Starts them. It may block.
+    pub start: fn(&RigOptions) -> io::Result<Box<dyn Rig>>,
+}
+
+/// All rigs.
+pub const ROWS: &[Row] = &[];
+
+/// The rig of this name.
+pub fn row(name: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.name == name)
+}
