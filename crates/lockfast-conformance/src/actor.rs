@@ -16,13 +16,13 @@ use std::time::Duration;
 use lockfast::{Guard, Lease, Lock, Mode, Moment, Options, Released};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
+use crate::Seed;
 use crate::arena::connect_locker;
 use crate::harness::Harness;
 use crate::history::Interval;
-use crate::ledger::Ledger;
-use crate::seed::Seed;
 use lockfast_faults::child::Child;
 use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
+use lockfast_faults::ledger::Ledger;
 
 /// Tells the binary that it is a child, and which part it has.
 const ROLE_VARIABLE: &str = "LOCKFAST_CONFORMANCE_ROLE";

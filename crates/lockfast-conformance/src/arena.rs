@@ -14,8 +14,8 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::Seed;
 use crate::harness::Harness;
-use crate::seed::Seed;
 use lockfast_faults::flaky::{FaultSwitch, Flaky};
 
 /// Long enough for anything that has to happen, short enough that its absence is noticed before

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use lockfast_core::BoxFuture;
 
+use crate::Seed;
 use crate::arena::Arena;
 use crate::harness::Harness;
-use crate::seed::Seed;
 
 /// Cases about one subject. The rule of each is the doc comment of its function, which is why
 /// the group carries its own source.

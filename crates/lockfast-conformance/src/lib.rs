@@ -25,10 +25,8 @@ mod arena;
 mod case;
 mod cases;
 mod harness;
-mod ledger;
 mod report;
 mod scenarios;
-mod seed;
 pub mod shorthand;
 mod stepper;
 mod suite;
@@ -42,8 +40,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 pub use harness::Harness;
 pub use lockfast_faults::history;
+pub use lockfast_faults::seed::{Dice, SEED_VARIABLE, Seed};
 pub use report::{Report, Verdict};
-pub use seed::{Dice, SEED_VARIABLE, Seed};
 pub use suite::Suite;
 
 use case::{Case, Group, Needs};

@@ -1,5 +1,6 @@
 //! Programs that tests start, and where they are.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -15,8 +16,17 @@ const POSTGRES_FOLDER: &str = "/usr/lib/postgresql";
 /// When it is not installed, saying how to install it.
 pub fn find(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(FOLDERS_MORE.map(PathBuf::from));
-    find_in(program, folders)
+    find_in(program, folders(&path))
+}
+
+/// Whether a program is installed, for whoever can do without it.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    folders(&path).any(|folder| folder.join(program).is_file())
+}
+
+fn folders(path: &OsStr) -> impl Iterator<Item = PathBuf> {
+    std::env::split_paths(path).chain(FOLDERS_MORE.map(PathBuf::from))
 }
 
 /// The path of a program of PostgreSQL's newest version here, which is seldom in `PATH`.

@@ -10,8 +10,8 @@ use crate::actor::{LOCK, Role, Script, Work};
 use crate::arena::{Arena, Client, GRACE, PATIENCE, finish, name};
 use crate::case::{Case, Group};
 use crate::history::assert_excluded;
-use crate::ledger::Ledger;
 use lockfast_faults::child::Child;
+use lockfast_faults::ledger::Ledger;
 
 pub(super) const GROUP: Group = Group {
     name: "process",

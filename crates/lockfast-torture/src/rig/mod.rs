@@ -68,6 +68,9 @@ pub struct Row {
     pub about: &'static str,
     /// How many servers it has, so that a schedule can be made without starting them.
     pub servers: u32,
+    /// Whether workers can reach them through proxies, which servers that name each other's
+    /// addresses to clients do not allow.
+    pub proxied: bool,
     /// What can be done to them.
     pub faults: &'static [ServerFault],
     /// Starts them. It may block.

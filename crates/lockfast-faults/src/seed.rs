@@ -44,16 +44,31 @@ pub struct Dice(u64);
 impl Dice {
     /// A number below `end`, which is not zero.
     pub fn below(&mut self, end: u64) -> u64 {
+        self.number() % end
+    }
+
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut number = self.0;
         number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (number ^ number >> 31) % end
+        number ^ number >> 31
+    }
+
+    /// True once in `times` times.
+    pub fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
     }
 
     /// A time shorter than `end`.
     pub fn time_below(&mut self, end: Duration) -> Duration {
         let end = u64::try_from(end.as_micros()).unwrap_or(u64::MAX).max(1);
         Duration::from_micros(self.below(end))
+    }
+
+    /// A time from `start` on that is shorter than `end`.
+    pub fn time_between(&mut self, start: Duration, end: Duration) -> Duration {
+        start + self.time_below(end.saturating_sub(start))
     }
 }
