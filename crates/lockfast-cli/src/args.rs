@@ -68,6 +68,7 @@ pub(crate) enum Command {
     Migrate(Migrate),
     Doctor(Doctor),
     Bench(Bench),
+    Torture(Torture),
     Completions(Completions),
     Man(Man),
 }
@@ -281,6 +282,56 @@ pub(crate) enum BenchKind {
         #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
         seconds: u64,
     },
+}
+
+/// See whether a store keeps its promises while processes die and connections break
+///
+/// A fleet of processes takes, waits for, cancels, extends, revokes, loses and releases a few locks
+/// while faults happen to it. Everybody records what they saw, and a referee judges it: locks that
+/// were granted twice, fences that did not rise, late losses, waiters that starved, locks that
+/// stayed behind.
+///
+/// With --on it runs on a store of yours: it uses names that start with torture-SEED- and touches
+/// nothing else there, gives back everything at the end, and does nothing to the servers. With --with
+/// it starts servers of its own and breaks those too.
+///
+/// Exit status: 0 nothing was found; 1 something was found that this store does not promise to
+/// prevent; 2 a promise was broken.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lockfast torture --on redis://localhost --minutes 10
+  lockfast torture --with postgres --faults kill,pause,server-kill
+  lockfast torture --on embedded: --seed 7 --plan")]
+pub(crate) struct Torture {
+    /// Start servers of its own, of this kind
+    #[arg(long = "with", value_name = "KIND")]
+    pub(crate) with: Option<String>,
+    /// What happens: all, none, or a list with commas
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(crate) faults: String,
+    /// For how long; 0.5 is half a minute
+    #[arg(long, value_name = "M", default_value_t = 1.0, allow_hyphen_values = true)]
+    pub(crate) minutes: f64,
+    /// From which the schedule of faults follows [default: a random one, which is printed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 53))]
+    pub(crate) seed: Option<u64>,
+    /// How many processes
+    #[arg(long, value_name = "P", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) processes: u32,
+    /// How many tasks each of them has
+    #[arg(long, value_name = "T", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) tasks: u32,
+    /// How long a lease lasts without renewal [default: 2s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) ttl: Option<OsString>,
+    /// Where to put what was recorded and the report [default: a new lockfast-torture-SEED]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print the schedule of faults and do nothing
+    #[arg(long)]
+    pub(crate) plan: bool,
 }
 
 /// Create or upgrade the schema of a store that has one

@@ -21,6 +21,8 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
+use lockfast_torture::worker;
+
 use args::{Args, Command, Format};
 use exit::Failure;
 use output::Output;
@@ -32,6 +34,11 @@ fn main() -> ExitCode {
         Some(first) if first == process::trampoline::COMMAND => {
             process::trampoline::main(&arguments[2..])
         }
+        Some(first) if first == worker::COMMAND => return worker::main(),
+        Some(first) if first == worker::attendant::COMMAND => {
+            return worker::attendant::main(&arguments[2..]);
+        }
+        Some(first) if first == worker::job::COMMAND => return worker::job::main(&arguments[2..]),
         _ => match Args::try_parse_from(&arguments) {
             Ok(args) => execute(args),
             Err(error) => {
@@ -99,6 +106,7 @@ async fn dispatch(args: Args, output: &Output) -> exit::Outcome {
         Command::Migrate(_) => command::migrate::run(&global, output).await,
         Command::Doctor(doctor) => command::doctor::run(&doctor, &global, output).await,
         Command::Bench(bench) => command::bench::run(&bench.what, &global, output).await,
+        Command::Torture(torture) => command::torture::run(&torture, &global, output).await,
         Command::Completions(completions) => command::completions::run(completions.shell),
         Command::Man(man) => command::man::run(man.dir.as_deref()),
     }

@@ -82,6 +82,14 @@ impl Child {
         }
     }
 
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
     /// Kills it (SIGKILL) and waits for its end.
     ///
     /// # Errors

@@ -74,6 +74,7 @@ pub enum What {
     /// A worker process runs: the first, or the one that follows a killed one.
     WorkerStarted {
         /// Which worker.
+        #[serde(rename = "number")]
         worker: u32,
         /// Its process id.
         pid: u32,
@@ -81,11 +82,13 @@ pub enum What {
     /// A worker is about to be killed: what it does after this is not judged.
     WorkerKilled {
         /// Which worker.
+        #[serde(rename = "number")]
         worker: u32,
     },
     /// A worker has ended by itself.
     WorkerEnded {
         /// Which worker.
+        #[serde(rename = "number")]
         worker: u32,
         /// Its exit code; none if a signal ended it.
         code: Option<i32>,
@@ -221,4 +224,24 @@ pub enum What {
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_recorded_and_whom_it_is_about_are_told_apart() {
+        for what in [
+            What::WorkerStarted { worker: 2, pid: 7 },
+            What::WorkerKilled { worker: 2 },
+            What::WorkerEnded { worker: 2, code: None },
+        ] {
+            for worker in [None, Some(1)] {
+                let event = Event { at: 5, worker, what: what.clone() };
+                let line = serde_json::to_string(&event).unwrap();
+                assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event, "{line}");
+            }
+        }
+    }
 }

@@ -12,6 +12,7 @@ pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod run;
 pub(crate) mod show;
+pub(crate) mod torture;
 pub(crate) mod view;
 pub(crate) mod waiting;
 pub(crate) mod watch;

@@ -22,3 +22,4 @@ mod session;
 mod signals;
 mod snippets;
 mod terminal;
+mod torture;

@@ -1,0 +1,157 @@
+//! Short runs of `torture` with the real binary, on a store without a server and through proxies.
+
+use std::collections::HashSet;
+
+use lockfast_faults::redis::Setup;
+use lockfast_torture::history::{Event, What};
+use rustix::process::Signal;
+
+use crate::sandbox::{Finished, Sandbox, eventually};
+
+/// Long enough for some faults on leases this short.
+const SHORT: [&str; 9] =
+    ["torture", "--minutes", "0.07", "--ttl", "500ms", "--processes", "3", "--out", "out"];
+
+fn history(sandbox: &Sandbox) -> Vec<Event> {
+    let files = std::fs::read_dir(sandbox.path("out")).unwrap().map(|entry| entry.unwrap().path());
+    let is_part = |path: &std::path::PathBuf| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let starts =
+            ["director", "worker-", "run-", "job-"].iter().any(|start| name.starts_with(start));
+        starts && name.ends_with(".jsonl")
+    };
+    let mut events: Vec<Event> = Vec::new();
+    for path in files.filter(is_part) {
+        let text = std::fs::read_to_string(path).unwrap();
+        events.extend(text.lines().map(|line| serde_json::from_str::<Event>(line).unwrap()));
+    }
+    events.sort_by_key(|event| event.at);
+    events
+}
+
+fn count(events: &[Event], is_it: impl Fn(&What) -> bool) -> usize {
+    events.iter().filter(|event| is_it(&event.what)).count()
+}
+
+/// Nothing is left, everybody ended well, and something was done.
+#[track_caller]
+fn check_whole(events: &[Event], finished: &Finished) {
+    let said = &finished.stderr;
+    assert!(matches!(events[0].what, What::Start { seed: 7, .. }), "{:?}", events[0]);
+    assert!(matches!(events[events.len() - 1].what, What::End), "{said}");
+    let left = events.iter().find_map(|event| match &event.what {
+        What::Left { held, waited_for, processes } => {
+            Some((held.clone(), waited_for.clone(), processes.clone()))
+        }
+        _ => None,
+    });
+    assert_eq!(left, Some((Vec::new(), Vec::new(), Vec::new())), "{said}");
+    let ended_well = |what: &What| matches!(what, What::WorkerEnded { code: Some(0), .. });
+    assert_eq!(count(events, ended_well), 3, "{said}");
+    let granted = count(events, |what| matches!(what, What::Granted { .. }));
+    assert!(granted > 50, "{granted} grants: {said}");
+    let faults = count(events, |what| matches!(what, What::Fault { .. }));
+    assert!(faults > 0, "{said}");
+    assert_eq!(faults, count(events, |what| matches!(what, What::Healed { .. })), "{said}");
+    // Every acquisition of a process that was not killed ended in one way.
+    let killed: HashSet<Option<u32>> = events
+        .iter()
+        .filter_map(|event| match event.what {
+            What::WorkerKilled { worker } => Some(Some(worker)),
+            _ => None,
+        })
+        .collect();
+    for event in events.iter().filter(|event| !killed.contains(&event.worker)) {
+        let What::Asked { claim: asked, .. } = event.what else { continue };
+        let answers = count(events, |what| match what {
+            What::Granted { claim, .. } | What::NotGranted { claim, .. } => *claim == asked,
+            _ => false,
+        });
+        assert_eq!(answers, 1, "{event:?}");
+    }
+}
+
+#[test]
+fn a_short_run_on_the_embedded_store() {
+    let sandbox = Sandbox::new();
+    let finished = sandbox.run(SHORT.iter().chain(&["--seed", "7"])).expect(0);
+    assert!(
+        finished.stderr.contains("left out cut, stall, delay, lost-replies: "),
+        "{}",
+        finished.stderr
+    );
+    check_whole(&history(&sandbox), &finished);
+}
+
+#[test]
+fn a_short_run_through_proxies_with_a_password_that_nobody_sees() {
+    let redis = Setup::new().password("geheim").start();
+    let sandbox = Sandbox::on(&redis.url());
+    let finished = sandbox.run(SHORT.iter().chain(&["--seed", "7"])).expect(0);
+    check_whole(&history(&sandbox), &finished);
+    assert!(!finished.stderr.contains("geheim"), "{}", finished.stderr);
+    for entry in std::fs::read_dir(sandbox.path("out")).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = if path.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+        let holds_it = bytes.windows(6).any(|window| window == b"geheim");
+        assert!(!holds_it, "{}", path.display());
+    }
+}
+
+#[test]
+fn an_interrupted_run_ends_in_order() {
+    let sandbox = Sandbox::new();
+    let arguments =
+        ["torture", "--minutes", "60", "--ttl", "500ms", "--seed", "7", "--processes", "3"];
+    let running = sandbox.start(arguments.iter().chain(&["--out", "out"]));
+    let faults = || {
+        let events = sandbox.read("out/director.jsonl");
+        events.contains("\"fault\"")
+    };
+    eventually("the first fault", faults);
+    running.signal(Signal::INT);
+    let finished = running.finish().expect(0);
+    assert!(finished.stderr.contains("interrupted"), "{}", finished.stderr);
+    check_whole(&history(&sandbox), &finished);
+}
+
+#[test]
+fn a_seed_gives_the_same_plan_and_nothing_is_done() {
+    let sandbox = Sandbox::new();
+    let plan = |seed: &str| {
+        let arguments = ["torture", "--on", "redis://nowhere", "--minutes", "5", "--plan"];
+        sandbox.run(arguments.iter().chain(&["--seed", seed])).expect(0).stdout
+    };
+    assert_eq!(plan("7"), plan("7"));
+    assert_ne!(plan("7"), plan("8"));
+    assert!(plan("7").lines().count() > 20, "{}", plan("7"));
+    for fault in ["kill", "pause", "cut", "stall", "delay", "lost-replies"] {
+        assert!(plan("7").contains(fault), "{fault}: {}", plan("7"));
+    }
+    assert_eq!(std::fs::read_dir(sandbox.path("")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_typed_wrong_is_explained_before_anything_happens() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("full")).unwrap();
+    std::fs::write(sandbox.path("full/x"), "x").unwrap();
+    let table: [(&[&str], i32, &[&str]); 10] = [
+        (&["--faults", "kil"], 64, &["\"kil\"", "all, none", "kill,pause"]),
+        (&["--faults", "cut"], 64, &["not possible here", "not reached by TCP"]),
+        (&["--minutes", "0"], 64, &["--minutes 0", "more than 0", "0.5"]),
+        (&["--minutes", "-1"], 64, &["--minutes -1"]),
+        (&["--minutes", "NaN"], 64, &["--minutes NaN"]),
+        (&["--processes", "0"], 64, &["--processes", "1..=64"]),
+        (&["--ttl", "5"], 64, &["say 5s"]),
+        (&["--with", "nothing"], 64, &["\"nothing\"", "there is"]),
+        (&["--out", "full"], 64, &["\"full\" is not empty"]),
+        (&["--on", "memory:"], 78, &["one process only", "embedded:"]),
+    ];
+    for (arguments, code, words) in table {
+        let finished = sandbox.run(["torture"].iter().chain(arguments)).expect(code);
+        for word in words {
+            assert!(finished.stderr.contains(word), "{arguments:?}: {}", finished.stderr);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a task does with a lock that it has, and how it ends.
+
+use std::time::Duration;
+
+use lockfast::{Guard, Lease, LossCause, Moment, Released, RevokeOutcome, RevokeRequest};
+
+use super::task::{Task, Wish};
+use super::{word_of_error, word_of_loss};
+use crate::history::{Mode, What};
+
+/// Between two looks at a lock that is held.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A lock that a task has.
+pub(super) struct Hold<'a> {
+    task: &'a mut Task,
+    wish: &'a Wish,
+    guard: Guard,
+    /// When it was last found to be held.
+    last: u64,
+    /// The deadline that it had then.
+    deadline: u64,
+}
+
+/// What is done in the middle of it.
+enum Deed {
+    Nothing,
+    Extend(Duration),
+    Revoke,
+}
+
+/// How it is given back.
+enum Way {
+    Release,
+    Drop,
+    /// The release is dropped after this time.
+    CancelRelease(Duration),
+}
+
+impl<'a> Hold<'a> {
+    /// A lock that was granted and found to be held just now.
+    pub(super) fn new(task: &'a mut Task, wish: &'a Wish, guard: Guard, deadline: u64) -> Self {
+        Self { task, wish, guard, last: Moment::now().host_ns(), deadline }
+    }
+
+    /// Holds it for a while and gives it back.
+    pub(super) async fn live(mut self) {
+        let ttl = self.task.shared.ttl;
+        let dice = &mut self.task.dice;
+        let span = match dice.below(100) {
+            0..75 => dice.time_below(Duration::from_millis(5)),
+            75..93 => dice.time_below(Duration::from_millis(50)),
+            93..99 => dice.time_below(ttl / 4),
+            _ => dice.time_below(ttl * 3 / 2),
+        };
+        let deed = match dice.below(100) {
+            0..4 => Deed::Extend(dice.time_between(ttl / 2, ttl * 3 / 2)),
+            4..6 => Deed::Revoke,
+            _ => Deed::Nothing,
+        };
+        let way = match dice.below(100) {
+            0..50 => Way::Release,
+            50..80 => Way::Drop,
+            _ => Way::CancelRelease(dice.time_below(Duration::from_millis(3))),
+        };
+        if let Some(cause) = self.keep(span, deed).await {
+            return self.lose(&cause).await;
+        }
+        self.give_back(way).await;
+    }
+
+    /// Keeps it, writes and looks; the cause if it is lost.
+    async fn keep(&mut self, span: Duration, deed: Deed) -> Option<LossCause> {
+        let end = Moment::now() + span;
+        self.write().await;
+        match deed {
+            Deed::Nothing => {}
+            // It may fail, or be lost meanwhile, which is found out below.
+            Deed::Extend(ttl) => {
+                let _ = tokio::time::timeout(ttl, self.guard.extend(ttl)).await;
+            }
+            Deed::Revoke => self.revoke().await,
+        }
+        let lease = Lease::clone(&self.guard);
+        while !end.has_passed(Moment::now()) && !self.task.shared.is_ending() {
+            let left = end.remaining(Moment::now()).min(LOOK_INTERVAL);
+            tokio::select! {
+                cause = lease.lost() => return Some(cause),
+                () = self.task.shared.sleep(left) => {}
+            }
+            if let Err(cause) = self.look() {
+                return Some(cause);
+            }
+        }
+        // Whoever holds for long writes at the end too.
+        if span > LOOK_INTERVAL {
+            self.write().await;
+        }
+        None
+    }
+
+    /// Looks whether it is still held, and records that it is.
+    fn look(&mut self) -> Result<(), LossCause> {
+        let (guard, claim) = (&self.guard, self.wish.claim);
+        let mut found = (self.last, self.deadline);
+        let is_held = self.task.shared.recorder.record_if(|at| {
+            guard.check().ok()?;
+            found = (at.host_ns(), guard.deadline().host_ns());
+            Some(What::Still { claim, deadline: found.1 })
+        });
+        (self.last, self.deadline) = found;
+        if is_held { Ok(()) } else { Err(cause_of(guard)) }
+    }
+
+    /// Writes to what the lock guards, if it keeps others out of there.
+    async fn write(&mut self) {
+        if self.wish.mode != Mode::Exclusive {
+            return;
+        }
+        let (claim, fence) = (self.wish.claim, self.guard.fence().get());
+        let Some(count) = self.task.shared.write(self.wish.place, fence).await else { return };
+        self.task.shared.recorder.record(What::Wrote {
+            claim,
+            fence,
+            admitted: count.admitted,
+            highest: count.highest,
+            number: count.number,
+        });
+    }
+
+    /// Has the lock taken away, by an operator who may or may not know whom he takes it from.
+    async fn revoke(&mut self) {
+        let name = self.guard.name().clone();
+        let lock = name.to_string();
+        let expect_fence = self.task.dice.one_in(2).then(|| self.guard.fence());
+        let request = RevokeRequest { name, expect_fence, reason: "torture".into() };
+        let recorder = &self.task.shared.recorder;
+        recorder.record(What::Revoking { lock: lock.clone() });
+        let outcome = self.task.other_locker().revoke(request).await;
+        let how = match outcome {
+            Ok(RevokeOutcome::Revoked(_)) => "revoked".into(),
+            Ok(RevokeOutcome::NotHeld | RevokeOutcome::OtherFence(_)) => "not_held".into(),
+            Err(error) => word_of_error(error.kind()),
+        };
+        recorder.record(What::Revoked { lock, how });
+    }
+
+    /// It has been told that the lock is lost.
+    async fn lose(mut self, cause: &LossCause) {
+        self.task.shared.recorder.record(What::Ended {
+            claim: self.wish.claim,
+            how: "lost".into(),
+            cause: Some(word_of_loss(cause)),
+            last: Some(self.last),
+            deadline: self.deadline,
+        });
+        // As one does who does not look before he writes.
+        if self.task.dice.one_in(3) {
+            self.write().await;
+        }
+    }
+
+    async fn give_back(self, way: Way) {
+        let (guard, claim) = (&self.guard, self.wish.claim);
+        let how = match way {
+            Way::Release => "release",
+            Way::Drop => "drop",
+            Way::CancelRelease(_) => "cancelled_release",
+        };
+        let is_held = self.task.shared.recorder.record_if(|_| {
+            guard.check().ok()?;
+            let deadline = guard.deadline().host_ns();
+            Some(What::Ended { claim, how: how.into(), cause: None, last: None, deadline })
+        });
+        if !is_held {
+            let cause = cause_of(guard);
+            return self.lose(&cause).await;
+        }
+        let Self { task, guard, .. } = self;
+        let released = match way {
+            Way::Release => Some(guard.release().await),
+            Way::Drop => {
+                drop(guard);
+                None
+            }
+            Way::CancelRelease(after) => tokio::time::timeout(after, guard.release()).await.ok(),
+        };
+        let Some(released) = released else { return };
+        let how = match released {
+            Ok(Released::Released | Released::StillHeld) => "released".into(),
+            Ok(Released::AlreadyLost(_)) => "already_lost".into(),
+            Ok(Released::Unknown { error, .. }) | Err(error) => word_of_error(error.kind()),
+        };
+        task.shared.recorder.record(What::Released { claim, how });
+    }
+}
+
+/// Why a lock that is not held any more is not.
+fn cause_of(guard: &Guard) -> LossCause {
+    let error = guard.check().err();
+    let cause = error.and_then(|error| error.loss().cloned());
+    cause.unwrap_or(LossCause::Forgotten)
+}
