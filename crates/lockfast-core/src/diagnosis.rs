@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::capability::Guarantee;
 
-pub use clock::{ClockSample, Reading, judge_clock};
+pub use clock::{ClockSample, Reading, judge_clock, pause_between};
 pub use latency::judge_latency;
 
 /// How much a fact hurts.

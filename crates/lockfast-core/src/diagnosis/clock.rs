@@ -10,6 +10,10 @@ use crate::time::{Moment, wall_clock_us};
 const OFFSET_US_MAX: u64 = 1_000_000;
 /// What the deadline allows for the server's clock to run faster than ours.
 const DRIFT_MAX: f64 = 0.01;
+/// What a pause is made of: with two of them the error bar is half of the drift that is allowed.
+const ROUND_TRIPS_BETWEEN: u32 = 100;
+const PAUSE_MIN: Duration = Duration::from_millis(150);
+const PAUSE_MAX: Duration = Duration::from_millis(2500);
 
 /// Our clocks at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +65,16 @@ impl ClockSample {
             - earlier.error_us();
         let theirs = (i128::from(self.server_us) - i128::from(earlier.server_us)) as f64;
         (theirs / ours - 1.0, (self.error_us() + earlier.error_us()) / ours)
+    }
+}
+
+/// How long to wait before the clock is read again, after these samples of it: so long that the round
+/// trip does not hide a clock that runs wrong, unless that would take too long in any case.
+pub fn pause_between(samples: &[ClockSample]) -> Duration {
+    let quickest = samples.iter().map(ClockSample::round_trip).min().unwrap_or_default();
+    match quickest * ROUND_TRIPS_BETWEEN {
+        pause if pause <= PAUSE_MAX => pause.max(PAUSE_MIN),
+        _ => PAUSE_MIN,
     }
 }
 
@@ -148,6 +162,17 @@ mod tests {
         let samples = [sample(0, 2, 1), sample(500, 2, 501), sample(1000, 2, 1001)];
         assert_eq!(severities(&samples), [Severity::Ok, Severity::Ok]);
         assert!(judge_clock(&[]).is_empty());
+    }
+
+    #[test]
+    fn slow_answers_want_a_longer_look() {
+        let pause =
+            |round_trip_ms| pause_between(&[sample(0, round_trip_ms, 0), sample(9, 9000, 0)]);
+        assert_eq!(pause(0), PAUSE_MIN);
+        assert_eq!(pause(4), Duration::from_millis(400));
+        assert_eq!(pause(25), PAUSE_MAX);
+        assert_eq!(pause(26), PAUSE_MIN);
+        assert_eq!(pause_between(&[]), PAUSE_MIN);
     }
 
     #[test]

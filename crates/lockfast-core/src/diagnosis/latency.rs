@@ -6,8 +6,8 @@ use super::Finding;
 
 /// Of a lease, one request may take a sixth unless it is set otherwise.
 const REQUESTS_PER_TTL: u32 = 6;
-/// From here on leases that people use (10 s and more) are in danger.
-const P99_MAX: Duration = Duration::from_millis(500);
+/// From here on leases of a few seconds are in danger.
+const P99_MAX: Duration = Duration::from_millis(300);
 
 /// What round trips say (`latency`): which leases are too short for this way to the server.
 pub fn judge_latency(round_trips: &[Duration]) -> Option<Finding> {
