@@ -86,7 +86,7 @@ fn unsafe_pooler() -> Failure {
     )
 }
 
-fn profile() -> Profile {
+pub(crate) fn profile() -> Profile {
     Profile {
         backend: "postgres",
         guarantee: Guarantee::Efficiency,

@@ -112,7 +112,7 @@ async fn sweep(store: Arc<Store>) {
     }
 }
 
-fn profile() -> Profile {
+pub(crate) fn profile() -> Profile {
     Profile {
         backend: "postgres",
         guarantee: Guarantee::Correctness,

@@ -14,6 +14,7 @@ mod backend;
 mod batch;
 mod claim;
 mod config;
+mod diagnosis;
 mod drive;
 mod failure;
 mod inspect;
@@ -27,10 +28,13 @@ mod wire;
 
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Migration, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Migration, Result};
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["postgres", "postgresql"];
+
+/// The names of the checks that [`diagnose`] may report.
+pub const CHECKS: &[&str] = diagnosis::CHECKS;
 
 /// Connects to the store at `address`. Where its schema is missing, it is created if the rights
 /// allow.
@@ -61,4 +65,18 @@ pub fn connect(
 /// Safe: either all of it is done or nothing.
 pub fn migrate(address: Address) -> BoxFuture<'static, Result<Migration>> {
     Box::pin(migration::migrate(address))
+}
+
+/// Looks at the server at `address`, the way to it and the schema: what they mean for locks. Nothing is
+/// changed there; to see how long a commit takes, empty messages are written to the server's log. It
+/// needs a tokio runtime.
+///
+/// # Errors
+/// What keeps the server from being looked at: as [`connect`], but a standby or a missing schema is
+/// something that is found.
+///
+/// # Cancel safety
+/// Safe: it only looks.
+pub fn diagnose(address: Address) -> BoxFuture<'static, Result<Diagnosis>> {
+    Box::pin(diagnosis::diagnose(address))
 }

@@ -145,6 +145,12 @@ impl Session {
         self.pump.poll(context)
     }
 
+    /// Finds out whether the process that serves us is the one that we were told of. A pooler gives
+    /// out numbers of its own, so that it can cancel what runs elsewhere.
+    async fn note_process(&mut self, process: i32) {
+        self.is_direct = process::id_of(&self.client).await == Some(process);
+    }
+
     /// The socket under it.
     pub(crate) fn plug(&self) -> &Arc<Plug> {
         &self.plug
@@ -217,7 +223,31 @@ impl Dialer {
         }
     }
 
+    /// Connects to a server whatever it is like, and leaves the session as the role and the database
+    /// have it.
+    pub(crate) async fn dial_to_look(&self) -> Result<Session, Failure> {
+        let limit = self.config.request_timeout;
+        let dialing = async {
+            let mut session = self.open_session().await?;
+            let rows = session.ask("SELECT pg_backend_pid()", &[], limit).await?;
+            let row = rows.first().ok_or_else(|| Failure::of_nonsense("no process"))?;
+            session.note_process(get(row, 0)?).await;
+            session.detach();
+            Ok(session)
+        };
+        match tokio::time::timeout(limit, dialing).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure::of_silence(&self.config.endpoint, limit)),
+        }
+    }
+
     async fn dial_at_leisure(&self) -> Result<Session, Failure> {
+        let mut session = self.open_session().await?;
+        self.look(&mut session).await?;
+        Ok(session)
+    }
+
+    async fn open_session(&self) -> Result<Session, Failure> {
         let (client, connection, plug) = self.start().await.map_err(|error| match error {
             Unconnected::Unknown(error) => Failure::new(
                 ErrorKind::Unreachable,
@@ -229,7 +259,7 @@ impl Dialer {
         let (pushes, messages) = mpsc::unbounded_channel();
         let (living, alive) = watch::channel(());
         let flow = Flow { connection, pushes, _living: living };
-        let mut session = Session {
+        Ok(Session {
             client,
             messages,
             is_direct: false,
@@ -239,9 +269,7 @@ impl Dialer {
             pump: Arc::new(Pump(Mutex::new(Some(flow)))),
             alive,
             task: None,
-        };
-        self.look(&mut session).await?;
-        Ok(session)
+        })
     }
 
     /// Finds out with whom we talk, and makes a session of our own what we need.
@@ -253,9 +281,7 @@ impl Dialer {
         let limit = self.config.request_timeout;
         let rows = session.ask(QUESTION, &[], limit).await?;
         let row = rows.first().ok_or_else(|| Failure::of_nonsense("no settings"))?;
-        // A pooler gives out numbers of its own, so that it can cancel what runs elsewhere.
-        let process: i32 = get(row, 0)?;
-        session.is_direct = process::id_of(&session.client).await == Some(process);
+        session.note_process(get(row, 0)?).await;
         if get(row, 1)? {
             return Err(Failure::of_standby());
         }

@@ -63,8 +63,8 @@ const BACKENDS: &[Entry] = &[
         schemes: lockfast_backend_postgres::SCHEMES,
         connect: lockfast_backend_postgres::connect,
         migrate: Some(lockfast_backend_postgres::migrate),
-        diagnose: None,
-        checks: &[],
+        diagnose: Some(lockfast_backend_postgres::diagnose),
+        checks: lockfast_backend_postgres::CHECKS,
     },
 ];
 

@@ -26,6 +26,7 @@ pub(crate) struct Plug {
     /// later sets it again.
     may_read: AtomicBool,
     is_clogged: AtomicBool,
+    is_encrypted: AtomicBool,
     /// By which the runtime of whoever made the connection is told, while it wants to be.
     listening: Mutex<Option<Readiness>>,
 }
@@ -37,6 +38,7 @@ impl Plug {
             raw,
             may_read: AtomicBool::new(true),
             is_clogged: AtomicBool::new(false),
+            is_encrypted: AtomicBool::new(false),
             listening: Mutex::default(),
         };
         plug.listen()?;
@@ -56,6 +58,23 @@ impl Plug {
     pub(crate) fn ignore(&self) {
         if !self.is_clogged.load(Ordering::SeqCst) {
             *lock(&self.listening) = None;
+        }
+    }
+
+    /// Whether what goes through it is encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.is_encrypted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_encryption(&self) {
+        self.is_encrypted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it never leaves this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        match &self.raw {
+            Raw::Tcp(socket) => socket.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()),
+            Raw::Unix(_) => true,
         }
     }
 

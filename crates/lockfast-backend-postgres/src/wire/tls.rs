@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use lockfast_core::BoxFuture;
@@ -41,7 +42,10 @@ impl TlsConnect<Socket> for Connector {
             let Some(Encryption { encryption, name }) = self.0 else {
                 return Err(io::Error::other("encryption was not asked for"));
             };
-            encryption.encrypt(name, stream).await.map(Encrypted)
+            let plug = Arc::clone(&stream.0);
+            let encrypted = encryption.encrypt(name, stream).await?;
+            plug.note_encryption();
+            Ok(Encrypted(encrypted))
         })
     }
 }
