@@ -9,13 +9,15 @@
 //! | who takes the locks | [`worker`] |
 //! | the way between the two | [`route`] |
 //! | servers that are started for a run | [`rig`] |
-//! | who judges it | [`judge`] |
+//! | who judges it | [`referee`], [`judge`] |
 
 pub mod director;
 pub mod fault;
 pub mod history;
 pub mod judge;
+pub mod merge;
 pub mod recorder;
+pub mod referee;
 pub mod rig;
 pub mod route;
 pub mod schedule;

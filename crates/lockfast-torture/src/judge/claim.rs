@@ -19,6 +19,8 @@ pub(super) struct Claim {
     /// The highest fence that had arrived by then, and whose: this one's is granted later.
     pub(super) floor: Option<(u64, u64)>,
     pub(super) held: Option<Held>,
+    /// Whether a process of its own has it, which outlives the worker.
+    pub(super) runs: bool,
     /// Whether its holder has given it back or lost it, and only an answer is missing.
     pub(super) ended: bool,
 }
@@ -84,9 +86,28 @@ impl Claims {
         Some(claim)
     }
 
+    /// A claim goes on of which nobody was expected to hear again.
+    pub(super) fn reopen(&mut self, id: u64) -> Option<&mut Claim> {
+        if let Some(claim) = self.closed.get(&id).filter(|claim| claim.held.is_none()) {
+            self.open.insert(id, claim.clone());
+            self.closed.remove(&id);
+        }
+        self.open.get_mut(&id)
+    }
+
+    /// The claims whose deadline was before this moment, by number.
+    pub(super) fn overdue(&self, before: u64) -> Vec<u64> {
+        let is_overdue = |claim: &&Claim| claim.held.is_some_and(|held| held.deadline < before);
+        let overdue = self.open.values().filter(is_overdue);
+        let mut ids: Vec<u64> = overdue.map(|claim| claim.id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// The claims of a worker that were made before this moment, by number.
     pub(super) fn of_worker(&self, worker: u32, before: u64) -> Vec<u64> {
-        let its = |claim: &&Claim| claim.worker == Some(worker) && claim.asked < before;
+        let its =
+            |claim: &&Claim| claim.worker == Some(worker) && claim.asked < before && !claim.runs;
         let mut ids: Vec<u64> = self.open.values().filter(its).map(|claim| claim.id).collect();
         ids.sort_unstable();
         ids

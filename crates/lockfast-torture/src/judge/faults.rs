@@ -78,15 +78,18 @@ impl Faults {
         active.into_iter().any(|span| span.outage || span.concerns(worker))
     }
 
-    /// For how long there was at least one such fault.
+    /// For how long there was at least one such fault, or one of the other excuses.
     pub(super) fn time_within(
         &self,
         from: u64,
         to: u64,
         is_such: impl Fn(&FaultSpan) -> bool,
+        others: impl Iterator<Item = (u64, u64)>,
     ) -> u64 {
         let such = self.all.iter().filter(|span| is_such(span));
-        let mut parts: Vec<_> = such.filter_map(|span| span.part_within(from, to)).collect();
+        let such = such.map(|span| (span.from, span.until.unwrap_or(u64::MAX)));
+        let parts = such.chain(others).map(|(begin, end)| (begin.max(from), end.min(to)));
+        let mut parts: Vec<(u64, u64)> = parts.filter(|(begin, end)| begin < end).collect();
         parts.sort_unstable();
         let (mut sum, mut counted_to) = (0, from);
         for (begin, end) in parts {
@@ -94,6 +97,14 @@ impl Faults {
             counted_to = counted_to.max(end);
         }
         sum
+    }
+
+    /// When what the worker had sent by then has certainly reached the store or never will: what is
+    /// held up on its way arrives when the fault is over.
+    pub(super) fn arrival(&self, worker: Option<u32>, at: u64) -> u64 {
+        let stalls = self.all.iter().filter(|span| span.fault == "stall" && span.concerns(worker));
+        let then = stalls.filter(|span| span.part_within(at, at + 1).is_some());
+        then.map(|span| span.until.unwrap_or(u64::MAX)).fold(at, u64::max)
     }
 
     /// Whether a fault concerned the worker at some time between.

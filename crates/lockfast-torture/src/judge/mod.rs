@@ -10,6 +10,7 @@
 //! fences and 20 000 writes.
 
 mod claim;
+mod conclusion;
 mod faults;
 mod finding;
 mod gate;
@@ -34,7 +35,7 @@ use claim::{Claim, Claims, Held};
 use faults::Faults;
 use finding::Findings;
 use lock::{Crash, Lock, usage};
-use queue::Waiter;
+use queue::{Fate, Perhaps, Waiter};
 
 /// How long a waiter may wait while its lock is free.
 const FREE_WAIT_BOUND: u64 = 10 * SECOND;
@@ -43,6 +44,9 @@ const DEAD_WAITER_DELAY: u64 = 2 * SECOND;
 /// How much later than its deadline a loss may be recorded: the holder's task has to be run on a
 /// machine on which everything runs at once.
 const TOLD_TOLERANCE: u64 = SECOND / 2;
+/// Whoever was paused or is of a `run` and is not heard of for this long after its deadline is not
+/// heard of again.
+const OVERDUE: u64 = 120 * SECOND;
 /// How long after an error a request may still reach the store.
 const LATE_REQUEST: u64 = 10 * SECOND;
 /// A second, in nanoseconds.
@@ -127,6 +131,7 @@ impl Judge {
                 }
             }
             What::Fault { number, fault, target, outage, beyond } => {
+                self.forget_overdue(at);
                 count(&mut self.counts.faults, fault);
                 self.faults.begin(FaultSpan {
                     number: *number,
@@ -139,7 +144,8 @@ impl Judge {
                 });
             }
             What::Healed { number } => self.faults.heal(*number, at),
-            What::RunStarted { .. } => self.counts.runs += 1,
+            What::RunStarted { claim, .. } => self.run_started(*claim),
+            What::RunEnded { claim } => self.run_ended(at, *claim),
             What::Left { held, waited_for, processes } => {
                 self.is_searched = true;
                 self.rule_left(at, held, waited_for, processes);
@@ -152,72 +158,6 @@ impl Judge {
     /// Whether the director has said that the run is over.
     pub fn is_over(&self) -> bool {
         self.is_over
-    }
-
-    /// What has happened so far.
-    pub fn counts(&self) -> Counts {
-        let tallies = self.findings.tallies();
-        let overlaps = [Kind::Overlap, Kind::ReaderBesideWriter, Kind::PermitsExceeded];
-        let overlaps = overlaps.iter().filter_map(|kind| tallies.get(kind));
-        Counts {
-            seconds: seconds(self.now - self.began.unwrap_or(self.now)),
-            held: self.claims.held(),
-            waiting: self.claims.waiting(),
-            writes: self.writes.tried,
-            writes_refused: self.writes.refused,
-            losses: self.losses.count,
-            overlaps: overlaps.map(|tally| tally.broken + tally.allowed).sum(),
-            broken: self.findings.broken(),
-            ..self.counts.clone()
-        }
-    }
-
-    /// Judges what there is. `unreadable` lines could not be fed.
-    pub fn finish(mut self, unreadable: u64) -> Verdict {
-        for lock in 0..self.locks.len() {
-            let waits = self.locks[lock].queue.finish(self.now);
-            self.weigh(lock, waits);
-        }
-        let notes = self.notes(unreadable);
-        let outcome = match self.findings.broken() {
-            0 if notes.is_empty() => Outcome::Kept,
-            0 => Outcome::Incomplete,
-            _ => Outcome::Broken,
-        };
-        self.told.sort_unstable();
-        self.losses.shortest_before_deadline = self.told.first().copied();
-        self.losses.median_before_deadline = self.told.get(self.told.len() / 2).copied();
-        self.free_wait.bound = FREE_WAIT_BOUND;
-        let began = self.began.unwrap_or_default();
-        let counts = self.counts();
-        Verdict {
-            format: VERDICT_FORMAT,
-            outcome,
-            notes,
-            run: self.run,
-            began,
-            seconds: seconds(self.now - began),
-            counts,
-            found: self.findings.tallies().clone(),
-            writes: self.writes,
-            losses: self.losses,
-            take_over: self.take_over,
-            free_wait: self.free_wait,
-            findings: self.findings.into_detailed(),
-        }
-    }
-
-    fn notes(&self, unreadable: u64) -> Vec<String> {
-        let forgotten: u64 = self.locks.iter().map(|lock| lock.holds.forgotten()).sum();
-        let notes = [
-            (self.run.is_none(), "the history does not begin with `start`".to_owned()),
-            (!self.is_over, "the history has no `end`: the run was broken off".to_owned()),
-            (!self.is_searched, "what was left at the end was not looked for".to_owned()),
-            (self.counts.granted == 0, "no lock was ever granted".to_owned()),
-            (unreadable > 0, format!("{unreadable} lines cannot be read")),
-            (forgotten > 0, format!("{forgotten} grants were too many to compare with all others")),
-        ];
-        notes.into_iter().filter(|(applies, _)| *applies).map(|(_, note)| note).collect()
     }
 
     fn start(&mut self, what: &What) {
@@ -260,9 +200,17 @@ impl Judge {
         let number = self.lock(lock);
         let lock = &mut self.locks[number];
         let floor = lock.fences.highest().filter(|_| !self.late);
-        let claim =
-            Claim { id, lock: number, worker, mode, asked: at, floor, held: None, ended: false };
-        self.claims.ask(claim);
+        self.claims.ask(Claim {
+            id,
+            lock: number,
+            worker,
+            mode,
+            asked: at,
+            floor,
+            held: None,
+            runs: false,
+            ended: false,
+        });
         if wait != Some(0) {
             let waits = lock.queue.ask(id, Waiter { worker, mode, asked: at });
             for crash in &mut lock.crashes {
@@ -280,8 +228,8 @@ impl Judge {
             "cancelled" => self.faults.trouble(claim.worker),
             _ => true,
         };
-        let lingers = may_be_granted.then(|| self.longest_life(at));
-        self.leave(at, &claim, lingers);
+        let fate = if may_be_granted { Fate::Perhaps(self.longest_life(at)) } else { Fate::Gone };
+        self.leave(at, &claim, fate);
     }
 
     fn grant(&mut self, at: u64, id: u64, fence: u64, deadline: u64) {
@@ -297,16 +245,22 @@ impl Judge {
             lock.holds.begin(id, usage(claim.mode), at);
         }
         let crashes = std::mem::take(&mut lock.crashes);
-        let waits = lock.queue.grant(id, claim.mode, at);
+        let until = claim.runs.then(|| self.longest_life(deadline));
+        let waits = self.locks[claim.lock].queue.grant(id, claim.mode, at, until);
         self.weigh(claim.lock, waits);
         self.take_over(at, claim.lock, &crashes);
     }
 
     fn still(&mut self, at: u64, id: u64, deadline: u64) {
-        if let Some(held) = self.claims.get_mut(id).and_then(|claim| claim.held.as_mut()) {
-            held.deadline = held.deadline.max(deadline);
-            self.prove(id, at, deadline);
+        let Some(claim) = self.claims.get_mut(id) else { return };
+        let (lock, runs) = (claim.lock, claim.runs);
+        let Some(held) = &mut claim.held else { return };
+        held.deadline = held.deadline.max(deadline);
+        if runs {
+            let until = self.longest_life(deadline);
+            self.locks[lock].queue.prolong(id, until);
         }
+        self.prove(id, at, deadline);
     }
 
     /// The holder found it to be its own, at `at` unless that is past the deadline: then the
@@ -351,41 +305,75 @@ impl Judge {
         if is_lost {
             self.lose(at, &claim, cause.unwrap_or("not told"), deadline);
         }
-        // The answer to a release says when it was free.
+        // The answer to a release says when it was free, and the end of a `run`.
         if how != "release" {
             self.claims.close(id);
             let unsure = is_lost || self.faults.trouble(claim.worker);
-            let lingers = unsure.then(|| self.longest_life(at.max(deadline)));
-            self.leave(at, &claim, lingers);
+            self.leave(at, &claim, self.fate(at, &claim, unsure));
         }
     }
 
     fn released(&mut self, at: u64, id: u64, how: &str) {
         count(&mut self.counts.released, how);
         let Some(claim) = self.claims.close(id) else { return };
-        let deadline = claim.held.map_or(at, |held| held.deadline);
         let is_known = ["released", "already_lost"].contains(&how);
-        let lingers = (!is_known).then(|| self.longest_life(at.max(deadline)));
-        self.leave(at, &claim, lingers);
+        self.leave(at, &claim, self.fate(at, &claim, !is_known));
     }
 
-    fn leave(&mut self, at: u64, claim: &Claim, lingers: Option<u64>) {
+    fn fate(&self, at: u64, claim: &Claim, unsure: bool) -> Fate {
+        let deadline = claim.held.map_or(at, |held| held.deadline);
+        if unsure { Fate::Lingers(self.longest_life(at.max(deadline))) } else { Fate::Gone }
+    }
+
+    fn leave(&mut self, at: u64, claim: &Claim, fate: Fate) {
         let queue = &mut self.locks[claim.lock].queue;
-        let waits = queue.leave(claim.id, claim.mode, at, lingers);
+        let waits = queue.leave(claim.id, claim.mode, at, fate);
+        if let Fate::Perhaps(until) = fate {
+            let (worker, asked) = (claim.worker, claim.asked);
+            queue.doubt(Perhaps { worker, asked, from: at, until, is_dead: false });
+        }
         self.weigh(claim.lock, waits);
     }
 
     /// Until when a lease may live in the store whose holder was last heard of at this moment: a
-    /// renewal may have been on its way (P2, P9).
+    /// renewal or an extension by half may have been on its way (P2, P9).
     fn longest_life(&self, at: u64) -> u64 {
-        at.saturating_add(self.ttl + self.ttl / 50 + SECOND)
+        at.saturating_add(self.effect())
+    }
+
+    /// A command runs under the lock: its process has it now, which outlives the worker.
+    fn run_started(&mut self, id: u64) {
+        self.counts.runs += 1;
+        if let Some(claim) = self.claims.reopen(id) {
+            claim.runs = true;
+        }
+    }
+
+    /// The command of a `run` is gone, and `run` has given the lock back.
+    fn run_ended(&mut self, at: u64, id: u64) {
+        if let Some(claim) = self.claims.close(id) {
+            self.locks[claim.lock].holds.end(id);
+            self.findings.forget(id);
+            let fate = self.fate(at, &claim, self.faults.trouble(claim.worker));
+            self.leave(at, &claim, fate);
+        }
+    }
+
+    /// Claims of which nothing was heard for so long that nothing will be.
+    fn forget_overdue(&mut self, at: u64) {
+        for id in self.claims.overdue(at.saturating_sub(OVERDUE)) {
+            let Some(claim) = self.claims.close(id) else { continue };
+            self.locks[claim.lock].holds.end(id);
+            self.findings.forget(id);
+            self.leave(at, &claim, Fate::Gone);
+        }
     }
 
     fn revoked(&mut self, at: u64, worker: Option<u32>, lock: &str, how: &str) {
         count(&mut self.counts.revoked, how);
         let lock = self.lock(lock);
         let until = match how {
-            "not_held" => None,
+            "not_held" | "other_fence" => None,
             "revoked" => Some(at),
             _ => Some(at + LATE_REQUEST),
         };
@@ -399,12 +387,15 @@ impl Judge {
         for claim in &claims {
             self.locks[claim.lock].holds.end(claim.id);
             self.findings.forget(claim.id);
-            let last = claim.held.map_or(at, |held| held.deadline.max(at));
-            if claim.held.is_none() {
-                self.locks[claim.lock].queue.haunt(at);
+            let until = self.longest_life(claim.held.map_or(at, |held| held.deadline.max(at)));
+            if claim.held.is_some() {
+                self.leave(at, claim, Fate::Lingers(until));
+                continue;
             }
-            let lingers = Some(self.longest_life(last));
-            self.leave(at, claim, lingers);
+            self.leave(at, claim, Fate::Gone);
+            let (worker, asked) = (claim.worker, claim.asked);
+            let perhaps = Perhaps { worker, asked, from: at, until, is_dead: true };
+            self.locks[claim.lock].queue.doubt(perhaps);
         }
         for claim in claims.iter().filter(|claim| killed && claim.mode == Mode::Exclusive) {
             let Some(held) = claim.held.filter(|_| !claim.ended) else { continue };

@@ -3,10 +3,11 @@
 use lockfast_faults::history::Clash;
 
 use super::claim::Claim;
+use super::faults::FaultSpan;
 use super::finding::{Finding, Kind, Party, Ruling};
 use super::gate::Write;
 use super::lock::Crash;
-use super::queue::FreeWait;
+use super::queue::{FreeWait, Perhaps};
 use super::verdict::TakeOver;
 use super::{DEAD_WAITER_DELAY, FREE_WAIT_BOUND, Judge, SECOND, TOLD_TOLERANCE, count, seconds};
 use crate::history::{Mode, What};
@@ -18,9 +19,10 @@ const TOLD_MAX: usize = 100_000;
 const STARVED_MAX: usize = 20;
 
 impl Judge {
-    /// Faults that ended this long ago may still show.
-    fn effect(&self) -> u64 {
-        self.ttl + self.ttl / 50 + SECOND
+    /// Faults that ended this long ago may still show: so long lives a lease that was extended by
+    /// half, with the store's margin and the second of P9.
+    pub(super) fn effect(&self) -> u64 {
+        self.ttl * 3 / 2 + self.ttl / 50 + SECOND
     }
 
     fn since_start(&self, at: u64) -> f64 {
@@ -184,7 +186,12 @@ impl Judge {
     pub(super) fn lose(&mut self, at: u64, claim: &Claim, cause: &str, deadline: u64) {
         self.losses.count += 1;
         count(&mut self.losses.causes, cause);
-        let stopped = self.faults.time_within(deadline, at, |fault| fault.stops(claim.worker));
+        let stopped = self.faults.time_within(
+            deadline,
+            at,
+            |fault| fault.stops(claim.worker),
+            [].into_iter(),
+        );
         let after = at.saturating_sub(deadline).saturating_sub(stopped);
         let before = i64::try_from(deadline.saturating_sub(at)).unwrap_or(i64::MAX);
         if self.told.len() < TOLD_MAX {
@@ -216,7 +223,7 @@ impl Judge {
             let Some(waited) = crash.waited else { continue };
             let from = crash.killed.max(waited);
             let took = at.saturating_sub(from);
-            let outage = self.faults.time_within(from, at, |fault| fault.outage);
+            let outage = self.faults.time_within(from, at, |fault| fault.outage, [].into_iter());
             let after = i128::from(at) - i128::from(crash.deadline);
             let count = self.take_over.as_ref().map_or(0, |known| known.count) + 1;
             let found = TakeOver {
@@ -240,9 +247,14 @@ impl Judge {
     pub(super) fn weigh(&mut self, lock: usize, waits: Vec<FreeWait>) {
         for wait in waits {
             let (from, to) = (wait.from, wait.to);
-            let excused = self.faults.time_within(from, to, |fault| {
+            let is_excuse = |fault: &FaultSpan| {
                 fault.outage || fault.concerns(wait.worker) || fault.is_clock_of_server()
+            };
+            let perhaps = self.ahead(lock, &wait).map(|other| {
+                let arrival = self.faults.arrival(other.worker, other.from);
+                (other.from, other.until.max(self.longest_life(arrival)))
             });
+            let excused = self.faults.time_within(from, to, is_excuse, perhaps);
             let delays = DEAD_WAITER_DELAY * self.dead_waiters(lock, &wait);
             let counted = wait.length().saturating_sub(excused).saturating_sub(delays);
             self.free_wait.longest = self.free_wait.longest.max(wait.length());
@@ -259,15 +271,29 @@ impl Judge {
         self.locks[lock].queue.worth = worth;
     }
 
-    /// How many others may have been served first though they could not answer.
+    /// Whether somebody who asked then may be served before the waiter.
+    fn may_be_ahead(&self, asked: u64, wait: &FreeWait) -> bool {
+        asked < wait.asked || !self.run.as_ref().is_some_and(|run| run.fair)
+    }
+
+    /// Those who may have been granted it before the waiter without anybody's knowing.
+    fn ahead(&self, lock: usize, wait: &FreeWait) -> impl Iterator<Item = &Perhaps> {
+        let perhaps = self.locks[lock].queue.perhaps.iter();
+        perhaps.filter(|other| self.may_be_ahead(other.asked, wait))
+    }
+
+    /// How many others may have been offered it first though they could not answer.
     fn dead_waiters(&self, lock: usize, wait: &FreeWait) -> u64 {
-        let queue = &self.locks[lock].queue;
-        let others = queue.waiters.iter().filter(|(claim, _)| **claim != wait.claim);
-        let troubled = others
-            .filter(|(_, other)| self.faults.troubled_within(wait.from, wait.to, other.worker));
+        let others = self.locks[lock].queue.waiters.iter();
+        let troubled = others.filter(|(claim, other)| {
+            **claim != wait.claim
+                && self.may_be_ahead(other.asked, wait)
+                && self.faults.troubled_within(wait.from, wait.to, other.worker)
+        });
         let since = wait.from.saturating_sub(self.effect());
-        let ghosts = queue.ghosts.iter().filter(|died| (since..=wait.to).contains(*died));
-        (troubled.count() + ghosts.count()) as u64
+        let dead = self.ahead(lock, wait).filter(|other| other.is_dead);
+        let dead = dead.filter(|other| (since..=wait.to).contains(&other.from));
+        (troubled.count() + dead.count()) as u64
     }
 
     fn rule_starved(&mut self, lock: usize, wait: &FreeWait, counted: u64) {

@@ -314,15 +314,15 @@ fn a_fault_beyond_the_guarantee_allows_a_second_grant_and_no_lower_fence() {
             .fault_of(200, 900, "server-promote", "server 1", false, beyond)
             .hold(1_000, 1_200, 20, fence, Exclusive)
             .still(1_100, 10)
-            .still(5_500, 10)
-            .hold(5_000, 5_900, 30, 9, Exclusive)
+            .still(8_500, 10)
+            .hold(8_000, 8_900, 30, 9, Exclusive)
     };
     let verdict = story(true, 6).finds(&[(Kind::Overlap, 1, 1)]);
     let allowed = &verdict.findings[0];
     assert_eq!(allowed.ruling, Ruling::Allowed);
     assert!(allowed.reason.contains("does not cover server-promote of server 1"));
     assert_eq!(allowed.faults.len(), 1);
-    assert_eq!(verdict.findings[1].from, 5_000 * MS, "too long after the fault");
+    assert_eq!(verdict.findings[1].from, 8_000 * MS, "too long after the fault");
     story(false, 6).finds(&[(Kind::Overlap, 2, 0)]);
     story(true, 4).finds(&[(Kind::Overlap, 1, 1), (Kind::FenceNotRising, 1, 0)]);
 }
@@ -409,25 +409,53 @@ fn leases_that_may_live_excuse() {
     let wait = |story: Story, granted| {
         story.ask(1_000, 20, Exclusive).grant(granted, 20, 2).release(granted + 10, 20)
     };
-    // Killed at 2 s, it may live for another ttl and a second.
+    // Killed at 2 s, it may live for one and a half ttl after its deadline at 3.1 s, and a second.
     let killed = || {
         let story = Story::new().ask(100, 10, Exclusive).grant(100, 10, 1);
         story.director(2_000, What::WorkerKilled { worker: 1 })
     };
-    wait(killed(), 15_500).finds(&[]);
-    wait(killed(), 17_500).finds(&[(Kind::Starved, 1, 0)]);
+    wait(killed(), 18_500).finds(&[]);
+    wait(killed(), 18_700).finds(&[(Kind::Starved, 1, 0)]);
     // Cancelled while nothing could reach the store: it may have been granted.
-    let cancelled = |target: &str| {
-        Story::new().ask(500, 10, Exclusive).fault(1_500, 2_500, "cut", target).at(
+    let cancelled = |asked, fault: &str, target: &str| {
+        Story::new().ask(asked, 10, Exclusive).fault(1_500, 2_500, fault, target).at(
             2_000,
             1,
             What::NotGranted { claim: 10, why: "cancelled".into() },
         )
     };
-    // The one that could not be reached may besides have been offered it.
-    wait(cancelled("the way of worker 1"), 15_500).finds(&[]);
-    wait(cancelled("the way of worker 1"), 18_500).finds(&[(Kind::Starved, 1, 0)]);
-    wait(cancelled("the way of worker 3"), 12_500).finds(&[(Kind::Starved, 1, 0)]);
+    let own = "the way of worker 1";
+    wait(cancelled(500, "cut", own), 16_500).finds(&[]);
+    wait(cancelled(500, "cut", own), 16_700).finds(&[(Kind::Starved, 1, 0)]);
+    // What is held up reaches the store when the fault is over.
+    wait(cancelled(500, "stall", own), 17_000).finds(&[]);
+    wait(cancelled(500, "stall", own), 17_200).finds(&[(Kind::Starved, 1, 0)]);
+    // It was behind the waiter, or nothing kept it from the store.
+    wait(cancelled(1_001, "cut", own), 12_500).finds(&[(Kind::Starved, 1, 0)]);
+    let others = cancelled(500, "cut", "the way of worker 3");
+    wait(others, 12_500).finds(&[(Kind::Starved, 1, 0)]);
+}
+
+#[test]
+fn a_run_outlives_its_worker() {
+    let run = |killed| {
+        Story::new()
+            .ask(100, 10, Exclusive)
+            .director(killed, What::WorkerKilled { worker: 1 })
+            .at(400, 1, What::RunStarted { claim: 10, pid: 7 })
+            .grant(400, 10, 1)
+            .still(2_000, 10)
+            .ask(1_000, 20, Exclusive)
+    };
+    for killed in [300, 500] {
+        let overlap = run(killed).grant(1_500, 20, 2).release(2_500, 20);
+        overlap.finds(&[(Kind::Overlap, 1, 0)]);
+        // Its command may go on without being heard of until its lease must have ended.
+        run(killed).grant(20_500, 20, 2).release(20_600, 20).finds(&[]);
+        let ended = run(killed).at(2_100, 1, What::RunEnded { claim: 10 });
+        let starved = ended.grant(20_500, 20, 2).release(20_600, 20);
+        starved.finds(&[(Kind::Starved, 1, 0)]);
+    }
 }
 
 #[test]
