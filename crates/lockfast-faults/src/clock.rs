@@ -19,6 +19,9 @@ pub struct Clock {
     shim: PathBuf,
 }
 
+/// The compiler that makes a clock.
+pub const COMPILER: &str = "cc";
+
 impl Clock {
     /// A clock that is right, with its offset and the shim kept in `directory`.
     pub fn new(directory: &Path) -> Self {
@@ -56,7 +59,7 @@ impl Clock {
 fn compile(directory: &Path) -> PathBuf {
     let (source, shim) = (directory.join("clock_shim.c"), directory.join("clock_shim.so"));
     std::fs::write(&source, SHIM).unwrap();
-    let mut command = Command::new(program::find("cc"));
+    let mut command = Command::new(program::find(COMPILER));
     command.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&shim).arg(&source);
     program::run_well(&mut command);
     shim

@@ -17,15 +17,16 @@ use tempfile::TempDir;
 use super::certificate::Pair;
 use super::clock::Clock;
 use super::port::Port;
+use super::program;
 use super::server::Server;
+use super::template::{self, Template};
 use super::url::encode;
-use super::{program, template};
 
 /// The user who may do everything, and the database that is made for tests.
 const SUPERUSER: &str = "root";
 const DATABASE: &str = "lockfast";
 
-/// Where `cargo xtask setup` puts MySQL, which no package of the machine brings.
+/// Where `cargo xtask setup` puts MySQL, which packages of the machine seldom bring.
 const MYSQL_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/mysql/bin");
 
 /// Whose server it is.
@@ -85,9 +86,19 @@ impl Flavor {
 
 /// A program of MySQL.
 fn find_mysql(program: &str) -> PathBuf {
-    let path = Path::new(MYSQL_FOLDER).join(program);
-    assert!(path.is_file(), "MySQL is not there; run: cargo xtask setup");
-    path
+    locate(program).unwrap_or_else(|| panic!("MySQL is not there; run: cargo xtask setup"))
+}
+
+/// A program of MySQL, if it is there: the one that `cargo xtask setup` brought, or one of the
+/// machine. MariaDB has programs of the same names, which do not count.
+pub fn locate(program: &str) -> Option<PathBuf> {
+    let own = Some(Path::new(MYSQL_FOLDER).join(program)).filter(|path| path.is_file());
+    own.or_else(|| program::locate_all(program).find(|path| is_of_mysql(path)))
+}
+
+fn is_of_mysql(path: &Path) -> bool {
+    let said = Command::new(path).args(["--no-defaults", "--version"]).output();
+    said.is_ok_and(|said| !String::from_utf8_lossy(&said.stdout).contains("MariaDB"))
 }
 
 /// How a server is to be.
@@ -133,7 +144,7 @@ impl Setup {
     /// Starts it and waits until it answers.
     pub fn start(self) -> Mysql {
         let directory = tempfile::tempdir().unwrap();
-        template::copy(&prepare(self.flavor), &directory.path().join("data"));
+        prepare(self.flavor).copy_to(&directory.path().join("data"));
         let clock = self.clock.then(|| Clock::new(directory.path()));
         let port = Port::take();
         let mut server = Mysql { server: None, setup: self, port, directory, clock };
@@ -300,7 +311,7 @@ impl Mysql {
 }
 
 /// A data directory that nobody has used yet.
-fn prepare(flavor: Flavor) -> PathBuf {
+fn prepare(flavor: Flavor) -> Template {
     let version = program::run_well(Command::new(flavor.server()).arg("--version"));
     let version = version.split_whitespace().nth(2).unwrap_or("unknown").replace('/', "-");
     template::prepare(&format!("{flavor:?}-{version}").to_lowercase(), |directory| {

@@ -13,7 +13,7 @@
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -22,11 +22,12 @@ use tempfile::TempDir;
 use super::certificate::Pair;
 use super::clock::Clock;
 use super::port::Port;
+use super::program;
 use super::server::{START_TIME_MAX, Server};
+use super::template::{self, Template};
 use super::url::encode;
 use super::user::User;
 use super::wait::wait_until;
-use super::{program, template};
 
 /// The user who may do everything, and the database that is there.
 const SUPERUSER: &str = "postgres";
@@ -108,7 +109,7 @@ impl Setup {
     /// Starts it and waits until it answers.
     pub fn start(self) -> Postgres {
         self.start_with(|data, user| {
-            template::copy(&prepare(), data);
+            prepare().copy_to(data);
             user.give(data);
         })
     }
@@ -176,6 +177,11 @@ impl Postgres {
         url(self.address(), role, password, DATABASE)
     }
 
+    /// The URL of a role by way of another address, such as that of a proxy.
+    pub fn url_at(&self, address: SocketAddr, role: &str) -> String {
+        url(address, role, None, DATABASE)
+    }
+
     /// Runs SQL as the user who may do everything; rows as lines, columns with `|` between them.
     ///
     /// # Panics
@@ -238,7 +244,12 @@ impl Postgres {
 
     /// Starts a standby that follows this server, and waits until it does.
     pub fn start_standby(&self) -> Self {
-        let standby = Setup::new().start_with(|data, user| {
+        self.start_standby_as(Setup::new())
+    }
+
+    /// The same, set up otherwise than by default.
+    pub fn start_standby_as(&self, setup: Setup) -> Self {
+        let standby = setup.start_with(|data, user| {
             let mut command = Command::new(program::find_postgres("pg_basebackup"));
             command.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "--pgdata"]);
             command.arg(data).arg("--host").arg(self.socket_directory());
@@ -357,7 +368,7 @@ pub(super) fn url(
 }
 
 /// A data directory that nobody has used yet.
-fn prepare() -> PathBuf {
+fn prepare() -> Template {
     let initdb = program::find_postgres("initdb");
     let version = program::run_well(Command::new(&initdb).arg("--version"));
     template::prepare(&version.replace(|c: char| !c.is_ascii_alphanumeric(), "-"), |directory| {

@@ -1,6 +1,5 @@
 //! Programs that tests start, and where they are.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -15,18 +14,24 @@ const POSTGRES_FOLDER: &str = "/usr/lib/postgresql";
 /// # Panics
 /// When it is not installed, saying how to install it.
 pub fn find(program: &str) -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    find_in(program, folders(&path))
+    or_panic(program, locate(program))
+}
+
+/// The path of a program, if it is installed.
+pub fn locate(program: &str) -> Option<PathBuf> {
+    locate_all(program).next()
 }
 
 /// Whether a program is installed, for whoever can do without it.
 pub fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    folders(&path).any(|folder| folder.join(program).is_file())
+    locate(program).is_some()
 }
 
-fn folders(path: &OsStr) -> impl Iterator<Item = PathBuf> {
-    std::env::split_paths(path).chain(FOLDERS_MORE.map(PathBuf::from))
+/// All programs of this name, in the order in which they are looked for.
+pub(super) fn locate_all(program: &str) -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    in_folders(program, folders.into_iter().chain(FOLDERS_MORE.map(PathBuf::from)))
 }
 
 /// The path of a program of PostgreSQL's newest version here, which is seldom in `PATH`.
@@ -34,11 +39,15 @@ fn folders(path: &OsStr) -> impl Iterator<Item = PathBuf> {
 /// # Panics
 /// When it is not installed, saying how to install it.
 pub fn find_postgres(program: &str) -> PathBuf {
+    or_panic(program, locate_postgres(program))
+}
+
+/// The same, if it is installed.
+pub fn locate_postgres(program: &str) -> Option<PathBuf> {
     let versions = std::fs::read_dir(POSTGRES_FOLDER).into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
     folders.sort_by_key(|folder| std::cmp::Reverse(version_of(folder)));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    find_in(program, folders.into_iter().chain(std::env::split_paths(&path)))
+    in_folders(program, folders.into_iter()).next().or_else(|| locate(program))
 }
 
 /// The number in `/usr/lib/postgresql/NUMBER/bin`.
@@ -46,8 +55,14 @@ fn version_of(folder: &Path) -> Option<u32> {
     folder.parent()?.file_name()?.to_str()?.parse().ok()
 }
 
-fn find_in(program: &str, mut folders: impl Iterator<Item = PathBuf>) -> PathBuf {
-    let found = folders.find_map(|folder| Some(folder.join(program)).filter(|path| path.is_file()));
+fn in_folders(
+    program: &str,
+    folders: impl Iterator<Item = PathBuf>,
+) -> impl Iterator<Item = PathBuf> {
+    folders.map(move |folder| folder.join(program)).filter(|path| path.is_file())
+}
+
+fn or_panic(program: &str, found: Option<PathBuf>) -> PathBuf {
     found.unwrap_or_else(|| panic!("{program} is not installed; run: cargo xtask setup"))
 }
 

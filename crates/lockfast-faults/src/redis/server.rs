@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::certificate::{Authority, Pair};
@@ -182,7 +183,14 @@ impl Redis {
         }
     }
 
-    /// Kills it and starts it again on the same port with what it had saved.
+    /// Ends it in order: it saves what it has, if it saves anything.
+    pub fn shut_down(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.end_by(Signal::TERM);
+        }
+    }
+
+    /// Kills it, if it runs, and starts it again on the same port with what it had saved.
     pub fn restart(&mut self) {
         self.kill();
         self.launch();
