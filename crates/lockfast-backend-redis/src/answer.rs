@@ -148,7 +148,8 @@ impl Store {
     /// already may be over by now, so it looks.
     fn let_wait(&self, claim: Arc<Claim>, asker: Asker<Answer>, place: Place, sent: Moment) {
         let offer = self.lobby.enter(Arc::clone(&claim), asker, place, sent);
-        if offer.is_some() {
+        // For cargo xtask soak --undone: shows that torture finds it.
+        if offer.is_some() && !cfg!(lockfast_undone = "B18") {
             self.submit(Op::Take(Take { claim, purpose: Purpose::Look, tries: 0 }));
         }
     }

@@ -203,6 +203,10 @@ impl Batch {
     /// Lets a release go with one of the same holder that is in the batch, so that no call names a
     /// holder twice. Returns it if there is none.
     pub(crate) fn absorb(&mut self, give: Give) -> Option<Give> {
+        // For cargo xtask soak --undone: shows that torture finds it.
+        if cfg!(lockfast_undone = "B14") {
+            return Some(give);
+        }
         let mut gives = self.simple.gives.iter_mut().chain(&mut self.gives);
         match gives.find(|it| it.holder == give.holder && it.name == give.name) {
             Some(twin) => twin.absorb(give),

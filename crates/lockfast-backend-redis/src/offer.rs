@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use lockfast_core::lobby::{TICK, Waiter};
 use lockfast_core::time::ClockPair;
-use lockfast_core::{Fence, Grant, HolderId, LossCause, Moment, RenewRequest};
+use lockfast_core::{Fence, Grant, HolderId, LockName, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::answer::tell_all;
-use crate::batch::{Op, Renew, Renewal, Take};
+use crate::batch::{Give, Op, Renew, Renewal, Take, Then};
 use crate::claim::{Answer, Claim};
 use crate::record;
 use crate::store::Store;
@@ -98,7 +98,13 @@ impl Store {
             tracing::warn!(key, "the server pushed a lock that was not asked for");
             return;
         }
-        let Some(mut waiter) = self.lobby.take_called(offer.holder, ()) else { return };
+        let Some(mut waiter) = self.lobby.take_called(offer.holder, ()) else {
+            // For cargo xtask soak --undone: shows that torture finds it.
+            if cfg!(lockfast_undone = "B18") {
+                self.decline(offer.holder, key);
+            }
+            return;
+        };
         if !waiter.is_wanted() {
             return self.undo(&waiter.claim);
         }
@@ -122,6 +128,14 @@ impl Store {
         }
         if !tell_all(waiter.askers, || Answer::Granted(grant.clone())) {
             self.undo(&waiter.claim);
+        }
+    }
+
+    /// Gives back what was offered before its asker had heard that it waits.
+    fn decline(&self, holder: HolderId, key: &str) {
+        let name = key.strip_prefix(self.config().prefix.as_str()).map(LockName::new);
+        if let Some(Ok(name)) = name {
+            self.submit(Op::Give(Give::new(name, holder, Then::Nothing)));
         }
     }
 

@@ -1,5 +1,6 @@
 //! The scripts, which decide everything on the server. Their digests are computed once.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::wire::Pipeline;
@@ -27,13 +28,28 @@ impl Script {
 
     /// Asks the server to keep it.
     pub fn load(&self, pipeline: &mut Pipeline) {
-        pipeline.all(&["SCRIPT", "LOAD", self.source]);
+        pipeline.all(&["SCRIPT", "LOAD", &as_sent(self.source)]);
     }
 }
 
 /// The digest by which the server knows a script.
 pub fn digest(source: &str) -> String {
-    sha1_smol::Sha1::from(source).digest().to_string()
+    sha1_smol::Sha1::from(&*as_sent(source)).digest().to_string()
+}
+
+fn as_sent(source: &str) -> Cow<'_, str> {
+    // For cargo xtask soak --undone: shows that torture finds it.
+    if cfg!(lockfast_undone = "B14") { forgetful(source) } else { Cow::Borrowed(source) }
+}
+
+/// Where scripts look at what they changed themselves in the same call.
+const MEMORY: [&str; 2] = ["if current[lock] ~= nil then", "if count > 1 then\n    -- What was done"];
+
+/// A script without that.
+fn forgetful(source: &str) -> Cow<'_, str> {
+    let [give, release] = MEMORY;
+    let release_not = release.replace("count > 1", "false");
+    Cow::Owned(source.replace(give, "if false then").replace(release, &release_not))
 }
 
 /// The scripts of one kind of server.

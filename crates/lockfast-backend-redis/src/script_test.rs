@@ -255,3 +255,12 @@ async fn a_renewal_that_is_named_twice_is_one() {
         }
     }
 }
+
+/// What `cargo xtask soak --undone B14` takes away is there to be taken away.
+#[test]
+fn a_script_can_be_made_forgetful() {
+    for (source, place) in [(GIVE, MEMORY[0]), (single::RELEASE, MEMORY[1])] {
+        assert!(source.contains(place), "{place}");
+        assert!(!forgetful(source).contains(place), "{place}");
+    }
+}

@@ -42,6 +42,8 @@ impl Registry {
     /// The store says that a holder's lease ended.
     pub(crate) fn lose(&self, holder: HolderId, cause: LossCause) {
         let cell = match self.lock().get_mut(&holder) {
+            // For cargo xtask soak --undone: shows that torture finds it.
+            Some(Entry::Asking(_)) if cfg!(lockfast_undone = "B42") => return,
             Some(Entry::Asking(lost)) => return *lost = Some(cause),
             Some(Entry::Holding(cell)) => cell.upgrade(),
             None => None,
