@@ -43,7 +43,8 @@ fn as_sent(source: &str) -> Cow<'_, str> {
 }
 
 /// Where scripts look at what they changed themselves in the same call.
-const MEMORY: [&str; 2] = ["if current[lock] ~= nil then", "if count > 1 then\n    -- What was done"];
+const MEMORY: [&str; 2] =
+    ["if current[lock] ~= nil then", "if count > 1 then\n    -- What was done"];
 
 /// A script without that.
 fn forgetful(source: &str) -> Cow<'_, str> {

@@ -1,9 +1,9 @@
 //! What is done to the fleet and to the servers: names, and which of them a run uses.
 
 use lockfast_core::error::quote;
-use lockfast_faults::program;
+use lockfast_faults::{clock, program};
 
-use crate::rig::{Row, ServerFault};
+use crate::rig::{self, Row, ServerFault};
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,15 @@ impl Fault {
         matches!(self, Self::Cut | Self::Stall | Self::Delay | Self::LostReplies)
     }
 
+    fn steps_clock(self) -> bool {
+        self == Self::Clock || self.steps_clock_of_server()
+    }
+
+    /// Whether it needs a server whose clock can be stepped.
+    pub fn steps_clock_of_server(self) -> bool {
+        matches!(self, Self::Server(fault) if fault == rig::CLOCK)
+    }
+
     /// Whether no lock can be granted to anybody while it lasts.
     pub fn is_outage(self) -> bool {
         matches!(self, Self::Server(fault) if fault.outage)
@@ -91,9 +100,9 @@ pub fn select(
     let known: Vec<Fault> =
         OF_WORKERS.into_iter().chain(servers.iter().copied().map(Fault::Server)).collect();
     let obstacle = |fault: Fault| match (fault, no_proxy) {
-        (Fault::Clock, _) if !program::is_installed("cc") => Some(
-            "a worker's clock is stepped by a small library that is compiled on the spot, and cc \
-             is not installed",
+        (fault, _) if fault.steps_clock() && !program::is_installed(clock::COMPILER) => Some(
+            "a clock is stepped by a small library that is compiled on the spot, and cc is not \
+             installed",
         ),
         (fault, Some(why)) if fault.is_of_link() => Some(why),
         _ => None,

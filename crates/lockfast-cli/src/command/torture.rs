@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Global, Torture};
-use crate::exit::{CONFIG, Failure, INTERNAL, Outcome};
+use crate::exit::{CONFIG, Failure, INTERNAL, Outcome, UNAVAILABLE};
 use crate::output::Output;
 use crate::plan::{self, Store};
 
@@ -44,6 +44,9 @@ pub(crate) async fn run(args: &Torture, global: &Global, output: &Output) -> Out
     }
     if args.plan {
         return show_plan(&terms, output);
+    }
+    if let Some(row) = row {
+        row.check().map_err(|error| Failure::new(UNAVAILABLE, error.to_string()))?;
     }
     let directory = make_directory(args.out.as_deref(), terms.seed)?;
     output.note(&format!("seed {}; recorded in {}", terms.seed, directory.display()));

@@ -18,6 +18,7 @@ use crate::history::{FORMAT, What};
 use crate::recorder::Recorder;
 use crate::rig::{Rig, RigOptions};
 use crate::route::{Route, Way};
+use crate::schedule::Terms;
 use crate::worker::{Script, Target, Use};
 
 /// How many lines all workers together record in a second.
@@ -45,7 +46,10 @@ impl Stage {
             Store::Rig(row) => {
                 let directory = options.directory.join("servers");
                 std::fs::create_dir(&directory)?;
-                let start = move || (row.start)(&RigOptions { directory });
+                let Terms { ttl, faults, .. } = &options.terms;
+                let clock = faults.iter().any(|fault| fault.steps_clock_of_server());
+                let options = RigOptions { directory, ttl: *ttl, clock };
+                let start = move || (row.start)(&options);
                 let started = tokio::task::spawn_blocking(start).await;
                 let started = started.unwrap_or_else(|panic| Err(io::Error::other(panic)));
                 let refusal = |error| Failure::Rig(format!("{} does not start: {error}", row.name));
