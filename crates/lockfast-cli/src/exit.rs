@@ -34,6 +34,11 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// `run`: there is no such command.
 pub(crate) const NOT_FOUND: u8 = 127;
 
+/// `torture`: something was found that the store does not promise to prevent.
+pub(crate) const FOUND_ALLOWED: u8 = 1;
+/// `torture`: a promise was broken.
+pub(crate) const FOUND_BROKEN: u8 = 2;
+
 /// How a command ended: its exit code, or why it failed.
 pub(crate) type Outcome = Result<u8, Failure>;
 

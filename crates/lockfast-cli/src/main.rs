@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
-use lockfast_torture::worker;
+use lockfast_torture::{referee, worker};
 
 use args::{Args, Command, Format};
 use exit::Failure;
@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Some(first) if first == process::trampoline::COMMAND => {
             process::trampoline::main(&arguments[2..])
         }
+        Some(first) if first == referee::COMMAND => return referee::main(&arguments[2..]),
         Some(first) if first == worker::COMMAND => return worker::main(),
         Some(first) if first == worker::attendant::COMMAND => {
             return worker::attendant::main(&arguments[2..]);

@@ -10,6 +10,7 @@ use lockfast_core::error::quote;
 use lockfast_core::{ClientId, view};
 use lockfast_torture::director::{self, Options, Progress, Told};
 use lockfast_torture::fault::{self, Selection};
+use lockfast_torture::judge::{self, Tally, Verdict};
 use lockfast_torture::rig::{self, Row};
 use lockfast_torture::route::Route;
 use lockfast_torture::schedule::{self, Terms};
@@ -17,7 +18,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Global, Torture};
-use crate::exit::{CONFIG, Failure, INTERNAL, Outcome, UNAVAILABLE};
+use crate::exit::{CONFIG, FOUND_ALLOWED, FOUND_BROKEN, Failure, INTERNAL, Outcome, UNAVAILABLE};
 use crate::output::Output;
 use crate::plan::{self, Store};
 
@@ -54,12 +55,28 @@ pub(crate) async fn run(args: &Torture, global: &Global, output: &Output) -> Out
     let mut display = Display::new(&options, output);
     let ended = director::run(&options, interruption()?, &mut |told| display.show(told)).await;
     display.bar.finish_and_clear();
-    ended.map_err(|failure| match failure {
+    let verdict = ended.map_err(|failure| match failure {
         director::Failure::Store(error) => error.into(),
         director::Failure::Unsuitable(message) => Failure::new(CONFIG, message),
         other => Failure::new(INTERNAL, other.to_string()),
     })?;
-    Ok(0)
+    show_verdict(&verdict, output)
+}
+
+fn show_verdict(verdict: &Verdict, output: &Output) -> Outcome {
+    if output.json() {
+        let value = serde_json::to_value(verdict);
+        output.value(&value.map_err(|error| Failure::internal("no verdict", error))?)?;
+    }
+    let is_found = |tally: &Tally| tally.allowed > 0;
+    match verdict.outcome {
+        judge::Outcome::Broken => Ok(FOUND_BROKEN),
+        judge::Outcome::Kept if verdict.found.values().any(is_found) => Ok(FOUND_ALLOWED),
+        judge::Outcome::Kept => Ok(0),
+        judge::Outcome::Incomplete => {
+            Err(Failure::new(INTERNAL, format!("not judged: {}", verdict.notes.join("; "))))
+        }
+    }
 }
 
 /// Where the locks are.
@@ -218,12 +235,24 @@ impl<'a> Display<'a> {
         match told {
             Told::Note(note) => self.bar.suspend(|| self.output.warn(&note)),
             Told::Progress(progress) => self.progress(&progress),
+            Told::Judging => self.bar.set_message("judging"),
         }
     }
 
     fn progress(&mut self, progress: &Progress) {
-        let Progress { elapsed, lasts, begun, planned } = progress;
-        let message = format!("{begun} of {planned} faults");
+        let Progress { elapsed, lasts, begun, planned, counts } = progress;
+        let mut message = format!("{begun} of {planned} faults");
+        if let Some(counts) = counts {
+            message.push_str(&format!(
+                ", {} holds, {} lost, {} waiting, {} writes refused, {} overlaps, {} promises broken",
+                counts.granted,
+                counts.losses,
+                counts.waiting,
+                counts.writes_refused,
+                counts.overlaps,
+                counts.broken
+            ));
+        }
         if self.output.is_terminal() {
             self.bar.set_position(elapsed.as_secs());
             self.bar.set_message(message);

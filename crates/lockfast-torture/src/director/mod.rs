@@ -2,6 +2,7 @@
 
 mod fleet;
 mod left;
+mod referee;
 mod stage;
 
 use std::fmt;
@@ -17,10 +18,12 @@ use tokio::task::JoinSet;
 
 use crate::fault::Fault;
 use crate::history::What;
+use crate::judge::{Counts, Verdict};
 use crate::recorder::Recorder;
 use crate::rig::{Planned, Rig, Row};
 use crate::schedule::{self, Entry, Target, Terms};
 use fleet::Worker;
+use referee::Referee;
 use stage::Stage;
 
 /// Between two looks at the fleet.
@@ -59,6 +62,8 @@ pub struct Progress {
     pub begun: u32,
     /// How many there will have been.
     pub planned: u32,
+    /// What the referee has counted.
+    pub counts: Option<Counts>,
 }
 
 /// What is worth telling while it goes on.
@@ -68,6 +73,8 @@ pub enum Told {
     Note(String),
     /// How far it is.
     Progress(Progress),
+    /// The run is over, and is being judged.
+    Judging,
 }
 
 /// Why there was no run, or only a part of one.
@@ -116,12 +123,13 @@ struct World {
     ttl: Duration,
     start: Moment,
     begun: AtomicU32,
+    planned: u32,
     failure: Mutex<Option<Failure>>,
     end: watch::Sender<bool>,
 }
 
-/// Leads a run to its end, which comes early when `interrupted` does. What was recorded is then
-/// complete, and nothing of it is left in the store.
+/// Leads a run to its end, which comes early when `interrupted` does, and has it judged. What was
+/// recorded is then complete, and nothing of it is left in the store.
 ///
 /// # Errors
 /// When it cannot begin, or has to end early because something of our own broke.
@@ -132,16 +140,16 @@ pub async fn run(
     options: &Options,
     interrupted: impl Future<Output = ()>,
     tell: &mut dyn FnMut(Told),
-) -> Result<(), Failure> {
+) -> Result<Verdict, Failure> {
     let stage = Stage::set(options).await?;
+    let referee = Referee::start(&options.directory)?;
     let entries = schedule::make(&options.terms);
-    let planned = entries.len() as u32;
-    let world = Arc::new(stage.world(options).await?);
+    let world = Arc::new(stage.world(options, entries.len() as u32).await?);
     let mut faults = JoinSet::new();
     for entry in entries {
         faults.spawn(carry_out(Arc::clone(&world), entry));
     }
-    watch_over(&world, options, planned, interrupted, tell).await?;
+    watch_over(&world, options.terms.lasts, &referee, interrupted, tell).await?;
     world.end.send_replace(true);
     while let Some(ended) = faults.join_next().await {
         ended.map_err(|error| io::Error::other(error.to_string()))?;
@@ -152,25 +160,27 @@ pub async fn run(
     let left = left::look(&stage, options).await?;
     world.recorder.record(left);
     world.recorder.record(What::End);
+    tell(Told::Judging);
+    let verdict = referee.conclude().await?;
     let failure = world.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-    failure.map_or(Ok(()), Err)
+    failure.map_or(Ok(verdict), Err)
 }
 
 /// Waits for the end of the run, and looks after the fleet meanwhile.
 async fn watch_over(
     world: &World,
-    options: &Options,
-    planned: u32,
+    lasts: Duration,
+    referee: &Referee,
     interrupted: impl Future<Output = ()>,
     tell: &mut dyn FnMut(Told),
 ) -> io::Result<()> {
-    let lasts = options.terms.lasts;
     let mut interrupted = std::pin::pin!(interrupted);
     let mut failed = world.end.subscribe();
     loop {
         let elapsed = Moment::now().since(world.start);
-        let begun = world.begun.load(Ordering::Relaxed);
-        tell(Told::Progress(Progress { elapsed, lasts, begun, planned }));
+        let (begun, planned) = (world.begun.load(Ordering::Relaxed), world.planned);
+        let counts = referee.counts();
+        tell(Told::Progress(Progress { elapsed, lasts, begun, planned, counts }));
         if elapsed >= lasts {
             return Ok(());
         }

@@ -82,7 +82,7 @@ impl Stage {
     }
 
     /// Starts the fleet: the run begins.
-    pub(super) async fn world(&self, options: &Options) -> Result<World, Failure> {
+    pub(super) async fn world(&self, options: &Options, planned: u32) -> Result<World, Failure> {
         let profile = self.locker.profile();
         self.recorder.record(What::Start {
             format: FORMAT,
@@ -112,6 +112,7 @@ impl Stage {
             ttl: options.terms.ttl,
             start: Moment::now(),
             begun: AtomicU32::new(0),
+            planned,
             failure: Mutex::new(None),
             end: watch::Sender::new(false),
         })
