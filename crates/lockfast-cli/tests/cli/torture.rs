@@ -74,7 +74,12 @@ fn check_whole(events: &[Event], finished: &Finished) {
 #[test]
 fn a_short_run_on_the_embedded_store() {
     let sandbox = Sandbox::new();
-    let finished = sandbox.run(SHORT.iter().chain(&["--seed", "7"])).expect(0);
+    let finished = sandbox.run(SHORT.iter().chain(&["--seed", "7", "--json"])).expect(0);
+    let verdict = finished.json();
+    assert_eq!(verdict["outcome"], "kept", "{verdict:#}");
+    let stored: serde_json::Value =
+        serde_json::from_str(&sandbox.read("out/verdict.json")).unwrap();
+    assert_eq!(stored, verdict);
     assert!(
         finished.stderr.contains("left out cut, stall, delay, lost-replies: "),
         "{}",

@@ -72,7 +72,7 @@ pub enum Told {
     /// Something that somebody should look at.
     Note(String),
     /// How far it is.
-    Progress(Progress),
+    Progress(Box<Progress>),
     /// The run is over, and is being judged.
     Judging,
 }
@@ -180,7 +180,8 @@ async fn watch_over(
         let elapsed = Moment::now().since(world.start);
         let (begun, planned) = (world.begun.load(Ordering::Relaxed), world.planned);
         let counts = referee.counts();
-        tell(Told::Progress(Progress { elapsed, lasts, begun, planned, counts }));
+        let progress = Progress { elapsed, lasts, begun, planned, counts };
+        tell(Told::Progress(Box::new(progress)));
         if elapsed >= lasts {
             return Ok(());
         }

@@ -46,6 +46,8 @@ pub enum Ruling {
     Broken,
     /// The store does not promise otherwise.
     Allowed,
+    /// No store can promise otherwise: the lock was taken away by force.
+    Revoked,
 }
 
 /// A claim that took part.
@@ -97,6 +99,8 @@ pub struct Tally {
     pub broken: u64,
     /// That the store allows.
     pub allowed: u64,
+    /// That follow from a revocation.
+    pub revoked: u64,
 }
 
 /// All findings: counted, and the first of each kind and ruling with their details.
@@ -114,6 +118,7 @@ impl Findings {
         let count = match finding.ruling {
             Ruling::Broken => &mut tally.broken,
             Ruling::Allowed => &mut tally.allowed,
+            Ruling::Revoked => &mut tally.revoked,
         };
         *count += 1;
         if *count <= DETAILED_MAX as u64 {
@@ -160,7 +165,7 @@ impl Findings {
 
     /// By time; what breaks a promise first where both begin together.
     pub(super) fn into_detailed(mut self) -> Vec<Finding> {
-        self.detailed.sort_by_key(|found| (found.from, found.ruling == Ruling::Allowed));
+        self.detailed.sort_by_key(|found| (found.from, found.ruling != Ruling::Broken));
         self.detailed
     }
 }

@@ -55,7 +55,7 @@ impl Judge {
     fn rule_double(&self, lock: usize, granted: u64, at: u64) -> (Ruling, String) {
         if self.locks[lock].may_be_revoked(granted, at, self.effect()) {
             let reason = "the lock was revoked, and the next is let in before the holder is told";
-            return (Ruling::Allowed, reason.to_owned());
+            return (Ruling::Revoked, reason.to_owned());
         }
         let guarantee = self.run.as_ref().map_or("nothing", |run| run.guarantee.as_str());
         match self.faults.beyond(at, self.effect()) {

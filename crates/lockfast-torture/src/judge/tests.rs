@@ -125,7 +125,7 @@ impl Story {
         let found: Vec<(Kind, u64, u64)> = verdict
             .found
             .iter()
-            .map(|(kind, tally)| (*kind, tally.broken, tally.allowed))
+            .map(|(kind, tally)| (*kind, tally.broken, tally.allowed + tally.revoked))
             .collect();
         assert_eq!(found, expected, "{:#?}", verdict.findings);
         let is_broken = expected.iter().any(|(_, broken, _)| *broken > 0);
@@ -294,7 +294,9 @@ fn a_revocation_lets_the_next_in_first() {
             .at(330, 3, What::Revoked { lock: "a".into(), how: how.into() })
             .still(340, 10)
     };
-    story("revoked").finds(&[(Kind::Overlap, 0, 1)]);
+    let verdict = story("revoked").finds(&[(Kind::Overlap, 0, 1)]);
+    assert_eq!(verdict.findings[0].ruling, Ruling::Revoked);
+    assert_eq!(verdict.counts.overlaps, 0);
     // The next grant is none of that revocation's.
     story("revoked").hold(9_000, 9_100, 30, 3, Exclusive).still(9_050, 10).finds(&[(
         Kind::Overlap,

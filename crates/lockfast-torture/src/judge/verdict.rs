@@ -110,7 +110,8 @@ pub struct Counts {
     pub writes_refused: u64,
     /// Losses.
     pub losses: u64,
-    /// Overlaps, readers beside a writer and permits exceeded, whether allowed or not.
+    /// Overlaps, readers beside a writer and permits exceeded, whether allowed or not, but not those
+    /// that follow from a revocation.
     pub overlaps: u64,
     /// Findings that break a promise.
     pub broken: u64,
