@@ -94,9 +94,19 @@ pub(super) async fn of_cluster(
             masters.push(master);
         }
     });
-    for master in masters {
-        let name = master.to_string();
-        match Facts::gather(&dialer.for_node(master.clone())).await {
+    // All at once, because each takes a second or two.
+    let looks: Vec<_> = masters
+        .into_iter()
+        .map(|master| {
+            let (name, dialer) = (master.to_string(), dialer.for_node(master.clone()));
+            (name, tokio::spawn(async move { Facts::gather(&dialer).await }))
+        })
+        .collect();
+    for (name, look) in looks {
+        let gathered = look.await.unwrap_or_else(|error| {
+            Err(Failure::new(ErrorKind::Internal, format!("the look at {name} ended: {error}")))
+        });
+        match gathered {
             Ok(facts) => {
                 findings.push(Finding::ok(REACHABLE, "yes").at(&name));
                 let found = examine(&facts, setting);
