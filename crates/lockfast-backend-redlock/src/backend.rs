@@ -28,7 +28,7 @@ use crate::wire::{Connection, Dialer, Failure, Link, connect as connect_node};
 
 /// How long a node may take to be connected to. One that is out of reach must not keep the
 /// others waiting.
-const CONNECT_MAX: Duration = Duration::from_secs(1);
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(1);
 
 /// A connection to each node.
 pub(crate) struct Redlock {
@@ -113,7 +113,8 @@ fn check_reached(
     Err(store.no_quorum(votes.collect(), &Default::default()))
 }
 
-fn profile(config: &Config) -> Profile {
+/// What this store promises.
+pub(crate) fn profile(config: &Config) -> Profile {
     Profile {
         backend: "redlock",
         guarantee: Guarantee::Efficiency,

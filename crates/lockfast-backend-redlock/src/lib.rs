@@ -12,6 +12,7 @@ mod batch;
 mod claim;
 mod clerk;
 mod config;
+mod diagnosis;
 mod giving;
 mod inquiry;
 mod inspect;
@@ -28,9 +29,11 @@ mod store;
 mod watcher;
 mod wire;
 
+pub use diagnosis::CHECKS;
+
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Result};
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["redlock"];
@@ -50,4 +53,18 @@ pub fn connect(
     context: ConnectContext,
 ) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
     Box::pin(backend::connect(address, context))
+}
+
+/// Looks at the servers at `address`: each alone, and whether they are fit to vote together. Nothing
+/// is changed there, and what their user may not see is said to be unseen.
+///
+/// # Errors
+/// [`ErrorKind::InvalidUrl`](lockfast_core::ErrorKind::InvalidUrl) or
+/// [`ErrorKind::InvalidConfig`](lockfast_core::ErrorKind::InvalidConfig) for an address that cannot be
+/// right; what the first server meets when none can be reached.
+///
+/// # Cancel safety
+/// Safe: it only looks.
+pub fn diagnose(address: Address) -> BoxFuture<'static, Result<Diagnosis>> {
+    Box::pin(diagnosis::diagnose(address))
 }

@@ -1,6 +1,6 @@
 //! How servers are spoken to: the connections of the Redis store, one for each node.
 
 pub(crate) use lockfast_backend_redis::node::{
-    Config, Connection, Dialer, Endpoint, Failure, Link, Pipeline, Pump, Remedy, Reply, Script,
-    Traffic, connect, digest,
+    Config, Connection, Dialer, Endpoint, Facts, Failure, Link, Memory, Pipeline, Pump, Remedy,
+    Reply, Script, Setting, Traffic, connect, digest, examine,
 };

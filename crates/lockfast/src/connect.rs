@@ -55,8 +55,8 @@ const BACKENDS: &[Entry] = &[
         schemes: lockfast_backend_redlock::SCHEMES,
         connect: lockfast_backend_redlock::connect,
         migrate: None,
-        diagnose: None,
-        checks: &[],
+        diagnose: Some(lockfast_backend_redlock::diagnose),
+        checks: lockfast_backend_redlock::CHECKS,
     },
     #[cfg(feature = "postgres")]
     Entry {

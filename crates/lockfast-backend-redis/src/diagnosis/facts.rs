@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use lockfast_core::diagnosis::{ClockSample, Reading};
+use lockfast_core::diagnosis::{ClockSample, Reading, pause_between};
 use lockfast_core::{ErrorKind, Finding};
 
 use crate::config::Endpoint;
@@ -14,9 +14,8 @@ use crate::wire::connection::Connection;
 use crate::wire::dial::{Dialer, Login};
 use crate::wire::{Failure, Pipeline, Reply};
 
-/// The clock is looked at three times, with so much time in between.
-const CLOCK_PAUSE: Duration = Duration::from_millis(500);
-/// So often each time, but not for longer than this unless it is the first few.
+/// The clock is looked at three times: so often each time, but not for longer than this unless it is
+/// the first few.
 const TRIPS: usize = 100;
 const TRIPS_MIN: usize = 3;
 const TRIPS_TIME_MAX: Duration = Duration::from_millis(300);
@@ -134,6 +133,20 @@ impl Facts {
         }
     }
 
+    /// By how many seconds its clock is ahead of ours, and the error, as the quickest answer says.
+    pub fn clock(&self) -> Option<(f64, f64)> {
+        let samples = self.samples.as_ref().ok()?;
+        samples.iter().min_by_key(|sample| sample.round_trip()).map(ClockSample::offset)
+    }
+
+    /// How long answers took, quickest first.
+    pub fn round_trips(&self) -> Vec<Duration> {
+        let samples = self.samples.as_deref().unwrap_or_default();
+        let mut trips: Vec<_> = samples.iter().map(ClockSample::round_trip).collect();
+        trips.sort_unstable();
+        trips
+    }
+
     /// What makes this start of this server different from every other, if it tells.
     pub fn run_id(&self) -> Option<&str> {
         self.info("run_id").ok().flatten()
@@ -208,7 +221,7 @@ impl Patient {
         let mut samples = Vec::new();
         for round in 0..3 {
             if round > 0 {
-                tokio::time::sleep(CLOCK_PAUSE).await;
+                tokio::time::sleep(pause_between(&samples)).await;
             }
             let mut spent = Duration::ZERO;
             for trip in 0..TRIPS {

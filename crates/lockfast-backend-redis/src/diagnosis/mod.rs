@@ -67,10 +67,15 @@ pub struct Setting {
     pub(crate) fails_over: bool,
     pub(crate) is_cluster: bool,
     /// Whether the server is one of several that vote.
-    pub is_voter: bool,
+    pub(crate) is_voter: bool,
 }
 
 impl Setting {
+    /// Of one of several servers that vote.
+    pub fn of_voter() -> Self {
+        Self { is_voter: true, ..Self::default() }
+    }
+
     fn of(config: &Config) -> Self {
         let is_cluster = matches!(config.endpoint, Endpoint::Cluster(_));
         Self {

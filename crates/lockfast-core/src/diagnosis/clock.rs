@@ -50,6 +50,11 @@ impl ClockSample {
         self.round_trip().as_secs_f64() * 1e6 / 2.0
     }
 
+    /// By how many seconds the server is ahead of us, and the error.
+    pub fn offset(&self) -> (f64, f64) {
+        (self.offset_us() / 1e6, self.error_us() / 1e6)
+    }
+
     /// By how many µs the server is ahead of us.
     #[allow(clippy::cast_precision_loss, reason = "a difference of clocks is far below 2^52 µs")]
     fn offset_us(&self) -> f64 {
