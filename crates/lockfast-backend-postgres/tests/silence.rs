@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use kit::{Postgres, ROLE, TIME_MAX, bounded, connect, eventually, hold, session, start, ttl, url};
 use lockfast::{Guard, Locker, Moment, Options};
+use lockfast_faults::lateness::Lateness;
 use tokio::task::JoinHandle;
 
 const NAME: &str = "nightly";
@@ -98,12 +99,11 @@ async fn waiters_of_a_process_that_hangs() {
         see_waiting(&one, ahead + 1).await;
         let late = wait_for(&one);
         see_waiting(&one, ahead + 2).await;
-        let released = Moment::now();
+        let (machine, released) = (Lateness::watch(), Moment::now());
         guard.release().await.unwrap();
         let (guard, granted) = bounded(waiter).await.unwrap();
-        let delay = granted.since(released);
-        println!("{ahead} waiters of a process that hangs: {delay:?}");
-        assert!(delay < DELAY_MAX, "{ahead} ahead: {delay:?}");
+        println!("{ahead} waiters of a process that hangs: {:?}", granted.since(released));
+        machine.check(&format!("{ahead} ahead"), DELAY_MAX, released, granted);
         // Heard of again, what is left of it comes before whoever came later.
         if ahead > 1 {
             assert_eq!(silent.ask(2, ahead, TTL).await, if ahead == 2 { 2 } else { 3 });
@@ -128,16 +128,16 @@ async fn a_lease_ends_before_waiters_that_hang() {
         let postgres = start();
         let (dead, silent) =
             (Silent::start(&postgres, 11).await, Silent::start(&postgres, 10).await);
-        let taken = Moment::now();
+        let (machine, taken) = (Lateness::watch(), Moment::now());
         assert_eq!(dead.ask(2, 1, SHORT).await, 1);
         for holder in 1..=ahead {
             assert!(silent.ask(2, holder, TTL).await <= 3);
         }
         let locker = connect(&url(&postgres)).await;
         let (_guard, granted) = bounded(wait_for(&locker)).await.unwrap();
-        let delay = granted.since(taken).saturating_sub(SHORT);
-        println!("{ahead} waiters that hang, and a lease that ends: {delay:?}");
-        assert!(delay < DELAY_MAX, "{ahead} ahead: {delay:?}");
+        let end = taken + SHORT;
+        println!("{ahead} waiters that hang, and a lease that ends: {:?}", granted.since(end));
+        machine.check(&format!("{ahead} ahead"), DELAY_MAX, end, granted);
     }
 }
 
@@ -148,7 +148,7 @@ async fn a_dead_holder_and_a_dead_waiter() {
     let postgres = start();
     let (holder, mut waiter) =
         (Silent::start(&postgres, 11).await, Silent::start(&postgres, 10).await);
-    let taken = Moment::now();
+    let (machine, taken) = (Lateness::watch(), Moment::now());
     assert_eq!(holder.ask(2, 1, SHORT).await, 1);
     assert_eq!(waiter.ask(2, 1, TTL).await, 2);
     let locker = connect(&url(&postgres)).await;
@@ -157,9 +157,9 @@ async fn a_dead_holder_and_a_dead_waiter() {
     drop(waiter.ear.take());
     drop(holder);
     let (_guard, granted) = bounded(next).await.unwrap();
-    let delay = granted.since(taken).saturating_sub(SHORT);
-    println!("a dead holder and a dead waiter: {delay:?}");
-    assert!(delay < Duration::from_secs(1), "{delay:?}");
+    let end = taken + SHORT;
+    println!("a dead holder and a dead waiter: {:?}", granted.since(end));
+    machine.check("the next", Duration::from_secs(1), end, granted);
 }
 
 /// P5, P10: what a dead process waited for is not counted any more, and is removed before long.

@@ -10,6 +10,7 @@ use crate::shorthand::{
     Connect, TIME_MAX, bounded, connect, hold, loss, queue_for, refusal, ttl, wait_for_jeopardy,
     wait_for_renewal,
 };
+use lockfast_faults::lateness::Lateness;
 use lockfast_faults::proxy::{Link, Proxy};
 use lockfast_faults::wait::eventually;
 
@@ -84,6 +85,7 @@ impl Way {
         let lost = hold(&self.far, NAME, ttl(TTL)).await;
         let waiter = queue_for(&self.near, NAME, Options::default().wait(TIME_MAX)).await;
         let waiter = tokio::spawn(async move { (waiter.await.unwrap(), Moment::now()) });
+        let machine = Lateness::watch();
         self.proxy.set(Link::Close);
         let cause = loss(&lost, TTL + SLACK).await;
         let told = Moment::now();
@@ -92,7 +94,7 @@ impl Way {
         let deadline = lost.deadline();
         let (next, granted) = bounded(waiter).await.unwrap();
         assert!(deadline.has_passed(granted));
-        assert!(granted.since(deadline) < SLACK + TTL / 50, "{:?}", granted.since(deadline));
+        machine.check("to let the next in", SLACK + TTL / 50, deadline, granted);
         assert!(next.fence().get() > lost.fence().get());
         assert!(next.check().is_ok());
         Succession { lost, told, next }

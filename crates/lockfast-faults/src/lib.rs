@@ -17,6 +17,7 @@ pub mod clock;
 pub mod flaky;
 pub mod foreign;
 pub mod history;
+pub mod lateness;
 pub mod ledger;
 pub mod mysql;
 mod pause;

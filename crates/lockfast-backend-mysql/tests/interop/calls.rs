@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::kit::{Mysql, bounded, connect, eventually, hold, prepare, refusal, start_server, ttl};
 use lockfast::{Locker, Moment};
+use lockfast_faults::lateness::Lateness;
 use mysql_async::prelude::Queryable as _;
 
 const NAME: &str = "nightly";
@@ -56,11 +57,11 @@ async fn a_foreign_holder_hands_over() {
         async move { (hold(&locker, NAME, ttl(TTL).wait(TTL)).await, Moment::now()) }
     });
     eventually("one waits", TTL, async || refusal(&locker, NAME).await.lock.waiting == 1).await;
-    let released = Moment::now();
+    let (machine, released) = (Lateness::watch(), Moment::now());
     assert_eq!(give(&server), "1 1");
     let (guard, taken) = bounded(waiter).await.unwrap();
     assert!(guard.fence().get() > fence);
-    assert!(taken.since(released) < Duration::from_secs(2));
+    machine.check("to wake", Duration::from_secs(2), released, taken);
 }
 
 /// Lockfast holds, the other program is refused, and gets it after the release.
@@ -107,9 +108,8 @@ async fn a_foreign_driver_counts_rows_otherwise() {
 async fn a_foreign_lease_expires() {
     let (server, locker) = start().await;
     assert!(take(&server, Duration::from_secs(1)).starts_with("1 G "));
-    let start = Moment::now();
+    let (machine, start) = (Lateness::watch(), Moment::now());
     let guard = hold(&locker, NAME, ttl(TTL).wait(TTL)).await;
-    let took = Moment::now().since(start);
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    machine.check("to end", Duration::from_secs(2), start, Moment::now());
     guard.release().await.unwrap();
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use lockfast_core::{Moment, ReleaseOutcome, Wait};
+use lockfast_faults::lateness::Lateness;
 use lockfast_faults::proxy::{Link, Proxy};
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
@@ -12,8 +13,9 @@ use crate::kit::direct::Direct;
 use crate::kit::{Redis, bounded, connect, eventually, hold_detached, queue_for, topology, ttl};
 
 const NAME: &str = "nightly";
-/// What P9 allows, and as much again as a busy machine needs; less than the slow poll of 5.5 s.
-const DELAY_MAX: Duration = Duration::from_millis(3000);
+/// What P9 allows for one process, and for any number of them.
+const DELAY_MAX: Duration = Duration::from_secs(2);
+const DELAY_OF_MANY_MAX: Duration = Duration::from_millis(2500);
 
 /// A process whose connection can be stalled.
 struct Process {
@@ -31,7 +33,7 @@ impl Process {
 
 /// Lets `ahead[i]` claims of process i wait before one of a process that lives, then all of those
 /// hang and the lock is given back. Returns how long the one that lives waited.
-async fn measure(redis: &Redis, ahead: &[usize]) -> Duration {
+async fn check(redis: &Redis, ahead: &[usize], most: Duration) -> Duration {
     let holding = Direct::connect(&redis.url()).await;
     let next = Direct::connect(&redis.url()).await;
     let holder = holding.take(holding.request(NAME, Wait::No)).await;
@@ -46,11 +48,12 @@ async fn measure(redis: &Redis, ahead: &[usize]) -> Duration {
     }
     let waiter = next.queue(NAME).await;
     hanging.iter().for_each(|(process, _)| process.proxy.set(Link::Stall));
-    let start = Moment::now();
+    let (machine, start) = (Lateness::watch(), Moment::now());
     assert_eq!(holding.give(NAME, holder).await, ReleaseOutcome::Released);
     let (holder, granted) = bounded(waiter).await.unwrap();
     assert_eq!(next.give(NAME, holder).await, ReleaseOutcome::Released);
     hanging.iter().flat_map(|(_, waiters)| waiters).for_each(JoinHandle::abort);
+    machine.check(&format!("{ahead:?} claims ahead"), most, start, granted);
     granted.since(start)
 }
 
@@ -58,9 +61,8 @@ async fn measure(redis: &Redis, ahead: &[usize]) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_claims_of_one_process() {
     for count in [1, 2, 6, 40] {
-        let took = measure(&Redis::start(), &[count]).await;
+        let took = check(&Redis::start(), &[count], DELAY_MAX).await;
         println!("{count} claims ahead: {took:?}");
-        assert!(took < DELAY_MAX, "{count} claims ahead: {took:?}");
     }
 }
 
@@ -68,9 +70,8 @@ async fn many_claims_of_one_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_processes() {
     for ahead in [[1, 1].as_slice(), &[2, 3], &[1, 2, 1], &[1; 10]] {
-        let took = measure(&Redis::start(), ahead).await;
+        let took = check(&Redis::start(), ahead, DELAY_OF_MANY_MAX).await;
         println!("{ahead:?} claims ahead: {took:?}");
-        assert!(took < DELAY_MAX, "{ahead:?} claims ahead: {took:?}");
     }
 }
 
@@ -97,12 +98,11 @@ async fn many_claims_on_a_cluster() {
         stopped.recv()
     });
     hung.await.unwrap();
-    let start = Moment::now();
+    let (machine, start) = (Lateness::watch(), Moment::now());
     assert_eq!(holding.give(NAME, holder).await, ReleaseOutcome::Released);
     let (_, granted) = bounded(waiter).await.unwrap();
-    let took = granted.since(start);
-    println!("{CLAIMS} claims ahead on a cluster: {took:?}");
-    assert!(took < DELAY_MAX, "{took:?}");
+    println!("{CLAIMS} claims ahead on a cluster: {:?}", granted.since(start));
+    machine.check("the next", DELAY_MAX, start, granted);
     drop(stop);
     hanging.shutdown_background();
 }
@@ -124,15 +124,15 @@ async fn a_process_that_hangs_and_comes_back() {
     let third = queue_for(&near, NAME, options.clone()).await;
     let fourth = queue_for(&other, NAME, options.clone()).await;
     proxy.set(Link::Stall);
-    let start = Moment::now();
+    let (machine, start) = (Lateness::watch(), Moment::now());
     first.release().await.unwrap();
     let second = bounded(second).await.unwrap();
-    assert!(Moment::now().since(start) < DELAY_MAX, "{:?}", Moment::now().since(start));
+    machine.check("the second", DELAY_MAX, start, Moment::now());
     let start = Moment::now();
     second.release().await.unwrap();
     let third = bounded(third).await.unwrap();
-    let took = Moment::now().since(start);
-    assert!(took < Duration::from_millis(1000), "it was offered the lock again: {took:?}");
+    // Longer if it was offered the lock again.
+    machine.check("the third", Duration::from_secs(1), start, Moment::now());
     proxy.set(Link::Pass);
     let name = third.name().clone();
     eventually("its claims are back", TTL, async || {
@@ -144,8 +144,8 @@ async fn a_process_that_hangs_and_comes_back() {
     for waiter in [lost, back, fourth] {
         bounded(waiter).await.unwrap().release().await.unwrap();
     }
-    let took = Moment::now().since(start);
-    assert!(took < Duration::from_millis(1400), "one of them did not take its turn: {took:?}");
+    // Longer if one of them did not take its turn.
+    machine.check("the others", Duration::from_millis(1400), start, Moment::now());
 }
 
 /// B19, P9: a holder dies, and so does the first in the line, or it hangs. The next is served soon after
@@ -156,7 +156,7 @@ async fn a_dead_holder_and_a_dead_head() {
     for is_dead in [true, false] {
         let redis = Redis::start();
         let near = connect(&redis.url()).await;
-        let start = Moment::now();
+        let (machine, start) = (Lateness::watch(), Moment::now());
         let lease = hold_detached(&near, NAME, TTL).await;
         let head = Process::start(&redis).await;
         let ahead = [head.direct.queue(NAME).await, head.direct.queue(NAME).await];
@@ -164,10 +164,10 @@ async fn a_dead_holder_and_a_dead_head() {
         let waiter = next.queue(NAME).await;
         head.proxy.set(if is_dead { Link::Close } else { Link::Stall });
         let (_, granted) = bounded(waiter).await.unwrap();
-        let late = granted.since(start).saturating_sub(TTL);
-        println!("dead: {is_dead}, {late:?} after the end");
+        let end = start + TTL;
+        println!("dead: {is_dead}, {:?} after the end", granted.since(end));
         let most = if is_dead { Duration::from_millis(1500) } else { DELAY_MAX };
-        assert!(late < most, "dead: {is_dead}, {late:?}");
+        machine.check(&format!("dead: {is_dead}, the next"), most, end, granted);
         ahead.iter().for_each(JoinHandle::abort);
         drop(lease);
     }
