@@ -145,7 +145,16 @@ impl Store {
 
     /// A batch could not be asked. Returns why the connection is of no use any more, if it is not.
     pub(crate) fn recover(&self, mut ops: Vec<Op>, failure: Failure) -> Option<Failure> {
+        if failure.is_unproven {
+            ops.iter_mut().for_each(Op::doubt);
+        }
         match failure.remedy {
+            // It counts when it comes again.
+            Remedy::Tell if failure.is_unproven && ops.iter_mut().all(Op::is_fresh) => {
+                ops.iter_mut().for_each(|op| _ = op.try_again());
+                self.separate(ops);
+                return None;
+            }
             Remedy::Tell if ops.len() > 1 => {
                 self.separate(ops);
                 return None;

@@ -87,14 +87,23 @@ impl Op {
 
     /// Counts a failure. Returns whether it is worth another try.
     pub(crate) fn try_again(&mut self) -> bool {
-        let tries = match self {
+        let tries = self.tries();
+        *tries += 1;
+        *tries < 4
+    }
+
+    /// Whether it has not failed yet.
+    pub(crate) fn is_fresh(&mut self) -> bool {
+        *self.tries() == 0
+    }
+
+    fn tries(&mut self) -> &mut u8 {
+        match self {
             Self::Take(take) => &mut take.tries,
             Self::Give(give) => &mut give.tries,
             Self::Renew(renew) => &mut renew.tries,
             Self::Plain(plain) => &mut plain.tries,
-        };
-        *tries += 1;
-        *tries < 4
+        }
     }
 
     /// It was sent and not answered.

@@ -17,6 +17,8 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// What the link has to do about it.
     pub(crate) remedy: Remedy,
+    /// Whether it may be the answer to another one's request, and ours was done.
+    pub(crate) is_unproven: bool,
 }
 
 /// What to do about a failure before anybody is told.
@@ -46,11 +48,17 @@ impl Failure {
             ErrorKind::Unreachable | ErrorKind::WrongNode => Retry::Later,
             _ => Retry::Never,
         };
-        Self { kind, retry, message: message.into(), remedy: Remedy::Tell }
+        Self { kind, retry, message: message.into(), remedy: Remedy::Tell, is_unproven: false }
     }
 
     fn with_remedy(mut self, remedy: Remedy) -> Self {
         self.remedy = remedy;
+        self
+    }
+
+    /// The same by a way that mixes up answers.
+    pub(crate) fn without_proof(mut self) -> Self {
+        self.is_unproven = true;
         self
     }
 
@@ -104,6 +112,15 @@ impl Failure {
     pub(crate) fn of_silence(endpoint: &Endpoint, span: Duration) -> Self {
         Self::new(ErrorKind::Unreachable, format!("{endpoint} did not answer within {span:?}"))
             .with_remedy(Remedy::Reconnect)
+    }
+
+    /// The pooler gave us the answer to another one's statement.
+    pub(crate) fn of_mixture(endpoint: &Endpoint) -> Self {
+        let message = format!(
+            "the pooler at {endpoint} answered what somebody else had asked; PgBouncer does so before \
+             1.22.1 when a client disconnects that has sent several statements at once: update it"
+        );
+        Self::new(ErrorKind::Unreachable, message).with_remedy(Remedy::Reconnect)
     }
 
     /// The server answered something else than our functions do.

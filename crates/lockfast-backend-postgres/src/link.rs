@@ -205,8 +205,8 @@ impl Link {
     /// same message: the server does so after the commit, and nobody has to come back for it.
     async fn carry(&self, store: &Store, batch: Batch, limit: Duration) -> Option<Failure> {
         let sent = Moment::now();
-        // Not through a pooler: what follows the end of a transaction there may go to another
-        // session, and behind PgBouncer a call was once answered without its row.
+        // Not through a pooler: if we were gone before the second answer, an old PgBouncer would give
+        // that to somebody else.
         let is_direct = self.session.is_direct;
         let sought = if is_direct { store.guess_owed(&batch) } else { Vec::new() };
         let mut telling = pin!(self.push(&sought));
@@ -273,26 +273,26 @@ impl Link {
 
     async fn push(&self, owed: &[String]) -> Result<(), Failure> {
         let told = match self.prepared.as_ref().and_then(|prepared| prepared.push.as_ref()) {
-            Some(push) => self.session.client.query(push, &[&owed]).await,
-            None => {
-                let params: [Param<'_>; 1] = [(&owed, Type::TEXT_ARRAY)];
-                self.session.client.query_typed(&self.push, &params).await
+            Some(push) => {
+                let told = self.session.client.query(push, &[&owed]).await;
+                told.map_err(|error| Failure::of_driver(&self.session.endpoint, &error))
             }
+            None => self.session.query(&self.push, &[(&owed, Type::TEXT_ARRAY)]).await,
         };
-        told.map(drop).map_err(|error| Failure::of_driver(&self.session.endpoint, &error))
+        told.map(drop)
     }
 
     async fn call(&self, store: &Store, batch: &Batch) -> Result<Reply, Failure> {
-        let of_driver = |error| Failure::of_driver(&self.session.endpoint, &error);
         if let Some(prepared) = self.prepared.as_ref().and_then(|prepared| prepared.one.as_ref())
             && let Some(one) = batch.only()
         {
             let name = one.name();
-            let rows = self.call_one(prepared, store, one).await.map_err(of_driver)?;
+            let rows = self.call_one(prepared, store, one).await;
+            let rows = rows.map_err(|error| Failure::of_driver(&self.session.endpoint, &error))?;
             let row = rows.first().ok_or_else(|| Failure::of_nonsense("no row"))?;
             return Reply::read_one(get(row, 0)?, name);
         }
-        let rows = self.call_batch(store, batch).await.map_err(of_driver)?;
+        let rows = self.call_batch(store, batch).await?;
         Reply::read(rows.first().ok_or_else(|| Failure::of_nonsense("no row"))?)
     }
 
@@ -320,11 +320,7 @@ impl Link {
         }
     }
 
-    async fn call_batch(
-        &self,
-        store: &Store,
-        batch: &Batch,
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+    async fn call_batch(&self, store: &Store, batch: &Batch) -> Result<Vec<Row>, Failure> {
         let columns = batch.columns();
         let client = store.client.as_bytes().as_slice();
         let link = store.link();
@@ -341,10 +337,13 @@ impl Link {
             &columns.calls,
         ];
         match &self.prepared {
-            Some(prepared) => self.session.client.query(&prepared.serve, &values).await,
+            Some(prepared) => {
+                let rows = self.session.client.query(&prepared.serve, &values).await;
+                rows.map_err(|error| Failure::of_driver(&self.session.endpoint, &error))
+            }
             None => {
                 let params: Vec<Param<'_>> = values.into_iter().zip(SERVE_TYPES).collect();
-                self.session.client.query_typed(&self.serve, &params).await
+                self.session.query(&self.serve, &params).await
             }
         }
     }

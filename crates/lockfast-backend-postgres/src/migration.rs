@@ -140,7 +140,11 @@ async fn update(config: &Config, session: &Session) -> Result<Migration, Failure
             break;
         }
         match session.execute(&script(&config.schema), TIME_MAX).await {
-            Ok(()) => break,
+            Ok(()) => {
+                // Only what is asked is sure to be answered by whom it was asked, if there is a pooler.
+                version(config, session).await?;
+                break;
+            }
             // Somebody did the same at the same moment, and has done it by now.
             Err(failure) if failure.kind == ErrorKind::Internal && tries < TRIES => {
                 session.execute("ROLLBACK", TIME_MAX).await?;

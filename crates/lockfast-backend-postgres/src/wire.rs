@@ -2,11 +2,13 @@
 
 mod process;
 mod socket;
+mod stamp;
 mod tls;
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -62,6 +64,8 @@ pub(crate) struct Session {
     pub(crate) is_direct: bool,
     pub(crate) endpoint: Endpoint,
     encryption: Option<Encryption>,
+    /// The number of the next statement through a pooler.
+    stamps: AtomicI64,
     plug: Arc<Plug>,
     pump: Arc<Pump>,
     /// Closed when the connection has ended.
@@ -156,18 +160,25 @@ impl Session {
         &self.plug
     }
 
-    /// Runs a statement in one round trip, without leaving anything in the server's session.
+    /// Runs a statement, which may be repeated, and drives the connection meanwhile, for no longer
+    /// than `limit`.
     pub(crate) async fn ask(
         &self,
         statement: &str,
         params: &[Param<'_>],
         limit: Duration,
     ) -> Result<Vec<Row>, Failure> {
-        let asking = self.attend(self.client.query_typed(statement, params));
-        match tokio::time::timeout(limit, asking).await {
-            Ok(result) => result.map_err(|error| Failure::of_driver(&self.endpoint, &error)),
-            Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
-        }
+        let asking = self.attend(async {
+            match self.query(statement, params).await {
+                Err(failure) if failure.is_unproven => {
+                    let answered = self.query(statement, params).await;
+                    answered.map_err(|failure| Failure { is_unproven: false, ..failure })
+                }
+                answered => answered,
+            }
+        });
+        let silence = |_| Err(Failure::of_silence(&self.endpoint, limit));
+        tokio::time::timeout(limit, asking).await.unwrap_or_else(silence)
     }
 
     /// Asks the server to give up what it is doing for this session, on a connection of its own.
@@ -265,6 +276,7 @@ impl Dialer {
             is_direct: false,
             endpoint: self.config.endpoint.clone(),
             encryption: self.encryption.clone(),
+            stamps: AtomicI64::new(random()?),
             plug,
             pump: Arc::new(Pump(Mutex::new(Some(flow)))),
             alive,

@@ -1,12 +1,16 @@
 //! PgBouncer gives each transaction another connection, and restarts.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use lockfast::{ErrorKind, Moment, Released};
+use lockfast_faults::lateness::Lateness;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::kit::{
-    PgBouncer, ROLE, bounded, check_error, connect, encode, hold, queue_for, start, try_connect,
-    ttl, url, wait_for_renewal,
+    PgBouncer, ROLE, bounded, check_error, connect, encode, hold, queue_for, refusal, start,
+    try_connect, ttl, url, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -54,10 +58,10 @@ async fn a_direct_way_to_listen() {
     let waiter = queue_for(&two, NAME).await;
     let polls = "SELECT count(*) FROM lockfast.clients WHERE by_mail";
     assert_eq!(postgres.sql(polls), "0");
-    let sent = Moment::now();
+    let (machine, sent) = (Lateness::watch(), Moment::now());
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
     drop(bounded(waiter).await.unwrap());
-    assert!(Moment::now().since(sent) < Duration::from_secs(1));
+    machine.check("to hand over", Duration::from_secs(1), sent, Moment::now());
     let error = try_connect(&through(&pooler.url_as(ROLE, "postgres"))).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidConfig, &["listen", "pooler"]);
     postgres.create_database("other");
@@ -83,7 +87,6 @@ async fn another_isolation_level() {
 /// The user sees: nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_special_is_said_when_connecting() {
-    use tokio::io::AsyncReadExt as _;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://app@{}/locks?sslmode=disable", listener.local_addr().unwrap());
     let connecting = tokio::spawn(async move { try_connect(&url).await.map(drop) });
@@ -96,4 +99,78 @@ async fn nothing_special_is_said_when_connecting() {
     let names: Vec<_> = said.split('\0').step_by(2).filter(|name| !name.is_empty()).collect();
     assert_eq!(names, ["client_encoding", "user", "database", "application_name"], "{said:?}");
     assert!(connecting.await.unwrap().is_err());
+}
+
+/// B56, P1: PgBouncer before 1.22.1 gives the next client what one that has gone had asked: a grant,
+/// nothing, or an error. With the only session of the pool the next one is always ours.
+/// The user sees: nothing but a delay, and a warning in the log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_to_somebody_else() {
+    const GRANT: &str =
+        "ARRAY[1]::smallint[], ARRAY[7]::bigint[], NULL::text[], 0::bigint, NULL::text[]";
+    let postgres = start();
+    let pooler = PgBouncer::start(&postgres, 1);
+    let holder = connect(&url(&postgres)).await;
+    let guard = hold(&holder, NAME, ttl(Duration::from_secs(60))).await;
+    // Messages come directly, so that nothing but the acquisition is asked.
+    let listen = encode(&url(&postgres));
+    let through = format!("{}?listen={listen}", pooler.url_as(ROLE, "postgres"));
+    let through = connect(&through).await;
+    for foreign in [
+        format!("SELECT {GRANT} FROM pg_sleep(0.5)"),
+        format!("SELECT {GRANT}, true, 1::bigint FROM pg_sleep(0.5)"),
+        format!("SELECT {GRANT} FROM (SELECT 1 FROM pg_sleep(0.5)) given WHERE false"),
+        "SELECT 1 / (SELECT 0 FROM pg_sleep(0.5))".to_owned(),
+    ] {
+        leave_behind(pooler.address(), &foreign).await;
+        let refused = refusal(&through, NAME).await;
+        assert_eq!(refused.lock.holders[0].fence, Some(guard.fence()), "after {foreign}");
+        let other = hold(&through, "other", ttl(TTL)).await;
+        assert!(matches!(other.release().await.unwrap(), Released::Released), "after {foreign}");
+    }
+    assert!(guard.check().is_ok());
+}
+
+/// Sends two statements at once, and is gone after the first answer.
+async fn leave_behind(pooler: SocketAddr, second: &str) {
+    let mut stream = TcpStream::connect(pooler).await.unwrap();
+    let version: u32 = 3 << 16;
+    // Under our name, so that PgBouncer has nothing to set in between.
+    let login = format!("user\0{ROLE}\0database\0postgres\0application_name\0lockfast\0\0");
+    let length = u32::try_from(login.len()).unwrap() + 8;
+    let login = [&length.to_be_bytes(), &version.to_be_bytes(), login.as_bytes()].concat();
+    stream.write_all(&login).await.unwrap();
+    wait_until_ready(&mut stream).await;
+    let both = [statement("SELECT 1"), statement(second)].concat();
+    stream.write_all(&both).await.unwrap();
+    wait_until_ready(&mut stream).await;
+}
+
+/// A statement that is prepared, bound, described and run, with answers in binary.
+fn statement(text: &str) -> Vec<u8> {
+    let parts: [(u8, &[u8]); 5] = [
+        (b'P', &[b"\0", text.as_bytes(), b"\0\0\0"].concat()),
+        (b'B', b"\0\0\0\0\0\0\0\x01\0\x01"),
+        (b'D', b"S\0"),
+        (b'E', b"\0\0\0\0\0"),
+        (b'S', b""),
+    ];
+    let message = |(kind, body): (u8, &[u8])| {
+        let length = u32::try_from(body.len()).unwrap() + 4;
+        [&[kind][..], &length.to_be_bytes(), body].concat()
+    };
+    parts.into_iter().flat_map(message).collect()
+}
+
+/// Reads until the server is ready for the next statement.
+async fn wait_until_ready(stream: &mut TcpStream) {
+    loop {
+        let kind = bounded(stream.read_u8()).await.unwrap();
+        let length = bounded(stream.read_u32()).await.unwrap();
+        let mut body = vec![0; usize::try_from(length).unwrap() - 4];
+        bounded(stream.read_exact(&mut body)).await.unwrap();
+        if kind == b'Z' {
+            return;
+        }
+    }
 }
