@@ -24,6 +24,9 @@ pub(super) const GROUP: Group = Group {
         Case::new("that_comes_late_is_repeated_while_there_is_time", |arena| {
             Box::pin(that_comes_late_is_repeated_while_there_is_time(arena))
         }),
+        Case::new("that_misses_the_end_of_its_wait_looks_once_more", |arena| {
+            Box::pin(that_misses_the_end_of_its_wait_looks_once_more(arena))
+        }),
         Case::new("with_a_lost_reply_is_repeated", |arena| {
             Box::pin(with_a_lost_reply_is_repeated(arena))
         }),
@@ -130,6 +133,44 @@ async fn that_comes_late_is_repeated_while_there_is_time(arena: Arena) {
     let guard = finish(waiter).await.expect("a grant");
     guard.check().expect("it is held");
     assert!(Moment::now().since(start) >= ttl, "the first answer was not late");
+}
+
+/// P10, P11 (B87): who hears nothing by the end of its wait, or of its turn too late and after that
+/// end, is told whether the lock is taken, and has it if it is not.
+async fn that_misses_the_end_of_its_wait_looks_once_more(arena: Arena) {
+    let (ttl, options) = short_lease(&arena);
+    let client = arena.client().await;
+    for (fault, is_taken) in [
+        (Fault::Hang, true),
+        (Fault::Hang, false),
+        // Beyond its deadline and the end of the wait, but not beyond the patience with the store.
+        (Fault::DelayReply(ttl * 16 / 10), false),
+    ] {
+        let held = match is_taken {
+            true => Some(client.take(client.request(&name("a"))).await),
+            false => None,
+        };
+        let switch = FaultSwitch::default();
+        let wait = ttl * 3 / 2;
+        let lock = mutex(&arena.locker(&switch).await, &options.clone().wait(wait));
+        switch.set(Operation::Acquire, fault);
+        let waiter = tokio::spawn(async move { lock.acquire().await });
+        wait_for_count(&switch, Operation::Acquire, 1).await;
+        switch.set(Operation::Acquire, Fault::Pass);
+        match (finish(waiter).await, held) {
+            (Ok(guard), None) => {
+                guard.check().expect("it is held");
+                drop(guard.release().await.expect("an answer"));
+            }
+            (Err(error), Some(held)) => {
+                let refusal = error.refusal().unwrap_or_else(|| panic!("{error}"));
+                assert_eq!(refusal.lock.holders[0].fence, Some(held.fence));
+                assert!(refusal.waited >= wait, "{refusal:?}");
+                client.release(&held).await;
+            }
+            (outcome, _) => panic!("{outcome:?} after {fault:?}, taken: {is_taken}"),
+        }
+    }
 }
 
 /// P7: an acquisition whose reply was lost is tried again and has one grant.

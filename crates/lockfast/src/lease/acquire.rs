@@ -32,6 +32,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How many grants in a row may come too late for one that waits: a process can be paused when its
 /// turn comes, but a way to the store that is slower than the lease does not get any better.
 const LATE_MAX: u32 = 10;
+/// How long the last try has after a call that was not answered by the end of the wait: if the store
+/// did not serve until then, it is not waited for as long again.
+const LAST_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// What came of an acquisition.
 pub(crate) enum Acquired {
@@ -77,14 +80,19 @@ impl Target {
         let mut repeats = Repeats::new(wait, self.policy.retries);
         loop {
             let asked = Moment::now();
-            let error = match self.ask_once(attempt.holder, wait, detached).await {
+            let (how, limit) = repeats.next_try(asked, self.policy.request_timeout);
+            let error = match self.ask_once(attempt.holder, how, limit, detached).await {
                 Ok(AcquireOutcome::Granted(grant)) if !self.is_late(&grant) => {
                     telemetry.granted(&self.name, grant.fence, Moment::now().since(start));
                     return Ok(Acquired::Granted { holder: attempt.succeed(detached), grant });
                 }
                 Ok(AcquireOutcome::Granted(grant)) => self.too_late(&grant),
-                Ok(AcquireOutcome::Taken(refusal)) => {
+                Ok(AcquireOutcome::Taken(mut refusal)) => {
                     attempt.settle();
+                    if wait != Wait::No {
+                        // Earlier tries count too.
+                        refusal.waited = Moment::now().since(start);
+                    }
                     telemetry.taken(&self.name, &refusal);
                     return Ok(Acquired::Taken(refusal));
                 }
@@ -96,8 +104,9 @@ impl Target {
                 return Err(error);
             };
             if error.kind() == ErrorKind::TooLate {
-                // What that holder was granted is over and must not be mistaken for the next.
-                attempt.fail(&error, true);
+                // What that holder was granted is over and must not be mistaken for the next, nor be
+                // in its way.
+                attempt.take_back().await;
                 attempt = Attempt::new(self)?;
             }
             self.store.sleep(pause).await;
@@ -108,6 +117,7 @@ impl Target {
         &self,
         holder: HolderId,
         wait: Wait,
+        limit: Duration,
         detached: bool,
     ) -> Result<AcquireOutcome> {
         let request = AcquireRequest {
@@ -121,7 +131,6 @@ impl Target {
             floor: self.policy.floor,
         };
         let call = self.store.backend.acquire(request);
-        let limit = self.policy.request_timeout;
         match wait {
             Wait::No => self.store.within(limit, call).await,
             Wait::Until(end) => self.store.within(end.remaining(Moment::now()) + limit, call).await,
@@ -149,24 +158,38 @@ impl Target {
 /// When an acquisition is tried again. Whoever waits for a lock also waits for a store that cannot
 /// serve it for a while (it restarts, loads its data, fails over); whoever does not wait has a few
 /// quick tries, which heal a broken connection and no more.
+///
+/// A wait ends with a try that does not wait: who was paused when it ended, or whose call was not
+/// answered by then, is told whether the lock is taken and not that something failed.
 struct Repeats {
     wait: Wait,
     most: u32,
     count: u32,
     late: u32,
     failing_since: Option<Moment>,
+    /// Whether a call that began in time was not served until the end of the wait.
+    is_overdue: bool,
 }
 
 impl Repeats {
     fn new(wait: Wait, most: u32) -> Self {
-        Self { wait, most, count: 0, late: 0, failing_since: None }
+        Self { wait, most, count: 0, late: 0, failing_since: None, is_overdue: false }
+    }
+
+    /// How long the next try waits for the lock, and for the store.
+    fn next_try(&self, now: Moment, request_timeout: Duration) -> (Wait, Duration) {
+        match self.wait {
+            _ if self.is_overdue => (Wait::No, request_timeout.min(LAST_TIME_MAX)),
+            Wait::Until(end) if end.has_passed(now) => (Wait::No, request_timeout),
+            wait => (wait, request_timeout),
+        }
     }
 
     /// How long to pause before the next try, after one that began at `asked` and has failed;
     /// `None` when there is none.
     fn pause_after(&mut self, error: &Error, asked: Moment, now: Moment) -> Option<Duration> {
         if error.kind() == ErrorKind::TooLate {
-            return self.pause_after_late(now);
+            return self.pause_after_late(asked);
         }
         // A node that is not the right one may be so again, or another may be found.
         let is_elsewhere = [ErrorKind::Unreachable, ErrorKind::NoQuorum, ErrorKind::WrongNode]
@@ -183,6 +206,11 @@ impl Repeats {
         let left = match self.wait {
             Wait::No if self.count >= self.most => return None,
             Wait::No => Duration::MAX,
+            Wait::Until(end) if end.has_passed(now) && !end.has_passed(asked) => {
+                self.is_overdue = true;
+                self.count += 1;
+                return Some(Duration::ZERO);
+            }
             Wait::Until(end) => end.remaining(now),
             Wait::Forever => (since + PATIENCE).remaining(now),
         };
@@ -194,11 +222,12 @@ impl Repeats {
         Some(pause.mul_f64(0.5 + jitter()).min(left))
     }
 
-    /// The store serves, but this process did not hear of it in time: whoever waits waits on.
-    fn pause_after_late(&mut self, now: Moment) -> Option<Duration> {
+    /// The store serves, but this process did not hear of it in time: whoever waited waits on, or
+    /// looks once more when the wait is over.
+    fn pause_after_late(&mut self, asked: Moment) -> Option<Duration> {
         let is_open = match self.wait {
             Wait::No => false,
-            Wait::Until(end) => !end.has_passed(now),
+            Wait::Until(end) => !end.has_passed(asked),
             Wait::Forever => true,
         };
         if !is_open || self.most == 0 || self.late >= LATE_MAX {
@@ -247,6 +276,14 @@ impl<'a> Attempt<'a> {
             undo.settle();
         }
         self.holder
+    }
+
+    /// What was granted is of no use any more; the store has it back when this returns, or as soon
+    /// as it answers.
+    async fn take_back(mut self) {
+        if let Some(undo) = self.undo.take() {
+            undo.release().await;
+        }
     }
 
     /// It failed; what may have been granted all the same is undone. A clear refusal says nothing
@@ -336,6 +373,25 @@ mod tests {
             let mut repeats = Repeats::new(wait, most);
             let again = (0..99).take_while(|_| repeats.pause_after(&late, now, now).is_some());
             assert_eq!(again.count(), times as usize, "{wait:?}");
+        }
+    }
+
+    /// B87: a process that was paused until after the end of its wait, or was not answered by then,
+    /// looks once more and does not wait.
+    #[test]
+    fn who_missed_the_end_of_its_wait_looks_once_more() {
+        let (start, limit) = (Moment::now(), 5 * SECOND);
+        let end = start + SECOND;
+        let late = Error::new(ErrorKind::TooLate, "");
+        for (error, last_limit) in [(late, limit), (unreachable(), LAST_TIME_MAX)] {
+            let mut repeats = Repeats::new(Wait::Until(end), 2);
+            assert_eq!(repeats.next_try(start, limit), (Wait::Until(end), limit));
+            let resumed = end + 9 * SECOND;
+            assert_eq!(repeats.pause_after(&error, start, resumed), Some(Duration::ZERO));
+            assert_eq!(repeats.next_try(resumed, limit), (Wait::No, last_limit));
+            assert_eq!(repeats.pause_after(&error, resumed, resumed + SECOND), None);
+            let mut once = Repeats::new(Wait::Until(end), 0);
+            assert_eq!(once.pause_after(&error, start, resumed), None, "no other try is wanted");
         }
     }
 

@@ -173,6 +173,14 @@ impl UndoOnDrop {
     pub(crate) fn settle(mut self) {
         self.0 = None;
     }
+
+    /// Undoes it now. Until the store has answered, that goes on in the background.
+    pub(crate) async fn release(mut self) {
+        if let Some(claim) = self.0.take() {
+            // Nobody relies on it: it is asked again if it failed.
+            let _ = Release::new(claim).await;
+        }
+    }
 }
 
 impl Drop for UndoOnDrop {

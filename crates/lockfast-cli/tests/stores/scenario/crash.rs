@@ -16,6 +16,7 @@ pub(super) const GROUP: Group = Group {
         scenario("a_killed_holder_is_followed_in_time", a_killed_holder_is_followed_in_time),
         scenario("a_dead_waiter_is_passed_over", a_dead_waiter_is_passed_over),
         scenario("a_waiter_that_was_stopped_waits_on", a_waiter_that_was_stopped_waits_on),
+        scenario("a_waiter_stopped_beyond_its_wait", a_waiter_stopped_beyond_its_wait),
         scenario(
             "a_stopped_holder_loses_its_job_before_the_next_starts",
             a_stopped_holder_loses_its_job_before_the_next_starts,
@@ -85,6 +86,28 @@ fn a_waiter_that_was_stopped_waits_on(stage: &Stage<'_>) {
     waiter.signal(Signal::CONT);
     waiter.finish().expect(0);
     assert!(stage.sandbox.path("entered").exists());
+}
+
+/// B87: it ended with 125, "no answer" or "granted too late", as if the store had failed.
+fn a_waiter_stopped_beyond_its_wait(stage: &Stage<'_>) {
+    // A sixth of the ttl after that it would not wait for an answer any more.
+    let options = ["--ttl", TTL, "--wait", "5s"];
+    let beyond = Duration::from_secs(7);
+    let holder = stage.hold_until_go(&[]);
+    for (is_taken, code) in [(true, 75), (false, 0)] {
+        let asked = Moment::now();
+        let waiter = stage.queue(&options, "touch entered", 1);
+        waiter.signal(Signal::STOP);
+        if !is_taken {
+            stage.go();
+        }
+        std::thread::sleep((asked + beyond).remaining(Moment::now()));
+        waiter.signal(Signal::CONT);
+        let finished = waiter.finish().expect(code);
+        assert_eq!(finished.stderr.contains("gave up after"), is_taken, "{}", finished.stderr);
+        assert_eq!(stage.sandbox.path("entered").exists(), !is_taken);
+    }
+    holder.finish().expect(0);
 }
 
 fn a_stopped_holder_loses_its_job_before_the_next_starts(stage: &Stage<'_>) {
