@@ -51,7 +51,7 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
     Ok(Arc::new(Mysql { store, profile: profile(), tasks }))
 }
 
-fn profile() -> Profile {
+pub(crate) fn profile() -> Profile {
     Profile {
         backend: "mysql",
         guarantee: Guarantee::Correctness,

@@ -9,6 +9,7 @@ mod backend;
 mod batch;
 mod claim;
 mod config;
+mod diagnosis;
 mod failure;
 mod inspect;
 mod listener;
@@ -20,10 +21,13 @@ mod wire;
 
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Migration, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Migration, Result};
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["mysql", "mariadb"];
+
+/// The names of the checks that [`diagnose`] may report.
+pub const CHECKS: &[&str] = diagnosis::CHECKS;
 
 /// Connects to the store at `address`, and creates its schema if there is none and the user may.
 ///
@@ -56,4 +60,17 @@ pub fn migrate(address: Address) -> BoxFuture<'static, Result<Migration>> {
             .await
             .map_err(|failure| failure.to_error())
     })
+}
+
+/// Looks at the server at `address`, the way to it and the schema: what they mean for locks. Nothing is
+/// changed there. Must be called in a tokio runtime.
+///
+/// # Errors
+/// What keeps the server from being looked at: as [`connect`], but a server that only reads, a cluster
+/// or a missing schema is something that is found.
+///
+/// # Cancel safety
+/// Safe: it only looks.
+pub fn diagnose(address: Address) -> BoxFuture<'static, Result<Diagnosis>> {
+    Box::pin(diagnosis::diagnose(address))
 }

@@ -54,6 +54,13 @@ const PROCEDURES: &[(&str, &str)] = &[
     ("lockfast_enrol", include_str!("sql/enrol.sql")),
 ];
 
+/// What other programs and users may call. Everything else runs with the rights of the caller, who has
+/// none, unless one of these calls it.
+pub(crate) const PUBLIC: &[&str] = &[
+    "enrol", "finish", "give", "labels", "list", "listen", "look", "revoke", "rouse", "sweep",
+    "take", "watch", "work",
+];
+
 /// What version 1 lacks, table by table: a column that tells whether it was done, and the change.
 const SINCE_1: &[(&str, &str, &str)] = &[
     ("lockfast_store", "serves", "ADD serves INT NOT NULL DEFAULT 0 AFTER version"),
@@ -251,13 +258,6 @@ fn statements(file: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What other programs and users may call. Everything else runs with the rights of the caller,
-    /// who has none, unless one of these calls it.
-    const PUBLIC: &[&str] = &[
-        "enrol", "finish", "give", "labels", "list", "listen", "look", "revoke", "rouse", "sweep",
-        "take", "watch", "work",
-    ];
 
     #[test]
     fn every_procedure_is_created_under_its_name() {

@@ -56,8 +56,18 @@ impl Dialer {
 
     /// Connects and introduces us, within the time that a request may take.
     pub(crate) async fn dial(&self) -> Result<Wire, Failure> {
+        self.connect(self.options.clone()).await
+    }
+
+    /// Connects and leaves the session as the server has it for this user.
+    pub(crate) async fn dial_to_look(&self) -> Result<Wire, Failure> {
+        let options = OptsBuilder::from_opts(self.options.clone()).init(Vec::<String>::new());
+        self.connect(options.into()).await
+    }
+
+    async fn connect(&self, options: Opts) -> Result<Wire, Failure> {
         let (endpoint, limit) = (self.config.endpoint(), self.config.request_timeout);
-        match tokio::time::timeout(limit, Conn::new(self.options.clone())).await {
+        match tokio::time::timeout(limit, Conn::new(options)).await {
             Ok(Ok(conn)) => Ok(Wire { conn, endpoint }),
             Ok(Err(error)) => {
                 let failure = Failure::of_driver(&endpoint, &error);
@@ -233,6 +243,24 @@ impl Wire {
         let row: Result<Option<Row>, _> = self.conn.query_first(query).await;
         let row = row.map_err(|error| Failure::of_driver(&self.endpoint, &error))?;
         Ok(row.map(Answer))
+    }
+
+    /// All rows of a query without arguments.
+    pub(crate) async fn ask_all(
+        &mut self,
+        query: &str,
+        limit: Duration,
+    ) -> Result<Vec<Answer>, Failure> {
+        match tokio::time::timeout(limit, self.conn.query::<Row, _>(query)).await {
+            Ok(Ok(rows)) => Ok(rows.into_iter().map(Answer).collect()),
+            Ok(Err(error)) => Err(Failure::of_driver(&self.endpoint, &error)),
+            Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
+        }
+    }
+
+    /// Which connection of the server's this is, as whoever accepted it has said.
+    pub(crate) fn id(&self) -> u64 {
+        self.conn.id().into()
     }
 
     /// Ends an earlier connection of ours that still has a named lock, perhaps because the server

@@ -2,6 +2,7 @@
 
 mod clock;
 mod latency;
+mod way;
 
 use std::fmt;
 
@@ -9,6 +10,7 @@ use crate::capability::Guarantee;
 
 pub use clock::{ClockSample, Reading, judge_clock, pause_between};
 pub use latency::judge_latency;
+pub use way::Way;
 
 /// How much a fact hurts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -39,8 +39,8 @@ const BACKENDS: &[Entry] = &[
         schemes: lockfast_backend_mysql::SCHEMES,
         connect: lockfast_backend_mysql::connect,
         migrate: Some(lockfast_backend_mysql::migrate),
-        diagnose: None,
-        checks: &[],
+        diagnose: Some(lockfast_backend_mysql::diagnose),
+        checks: lockfast_backend_mysql::CHECKS,
     },
     #[cfg(feature = "redis")]
     Entry {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockfast_core::Finding;
+use lockfast_core::diagnosis::Way;
 
 use super::{Patient, only};
 use crate::config::{Config, TlsMode};
@@ -101,32 +102,11 @@ async fn look_at_listener(
 
 fn judge_encryption(config: &Config, session: &Session) -> Finding {
     let plug = session.plug();
-    judge_way(plug.is_local(), plug.is_encrypted(), config.tls.mode == TlsMode::VerifyFull)
-}
-
-fn judge_way(is_local: bool, is_encrypted: bool, is_checked: bool) -> Finding {
-    const CHECK: &str = "encryption";
-    match (is_encrypted, is_checked) {
-        (false, _) if is_local => {
-            Finding::ok(CHECK, "not encrypted, and the server is on this machine")
-        }
-        (false, _) => Finding::warn(
-            CHECK,
-            "the connection is not encrypted",
-            "whoever is on the way reads the password and the ids of holders, and can release locks",
-            "set ssl = on at the server, and add sslmode=verify-full",
-        ),
-        (true, true) => Finding::ok(CHECK, "encrypted, and the certificate is checked"),
-        (true, false) if is_local => {
-            Finding::ok(CHECK, "encrypted, and the server is on this machine")
-        }
-        (true, false) => Finding::warn(
-            CHECK,
-            "the connection is encrypted, but the certificate is not checked",
-            "whoever is on the way can pretend to be the server and grant every lock",
-            "add sslmode=verify-full, and ca if the certificate is your own",
-        ),
-    }
+    let (is_local, is_encrypted) = (plug.is_local(), plug.is_encrypted());
+    Way { is_local, is_encrypted, is_checked: config.tls.mode == TlsMode::VerifyFull }.judge(
+        "set ssl = on at the server, and add sslmode=verify-full",
+        "add sslmode=verify-full, and ca if the certificate is your own",
+    )
 }
 
 /// What ends a call of ours, or the connection between two.
@@ -264,26 +244,4 @@ async fn look_at_connections(patient: &Patient) -> Result<Finding, Failure> {
         ));
     }
     Ok(Finding::ok(CHECK, fact))
-}
-
-#[cfg(test)]
-mod tests {
-    use lockfast_core::Severity;
-
-    use super::*;
-
-    #[test]
-    fn ways_to_the_server() {
-        let table = [
-            (true, false, false, Severity::Ok),
-            (true, true, false, Severity::Ok),
-            (false, false, false, Severity::Warn),
-            (false, true, false, Severity::Warn),
-            (false, true, true, Severity::Ok),
-        ];
-        for (is_local, is_encrypted, is_checked, severity) in table {
-            let finding = judge_way(is_local, is_encrypted, is_checked);
-            assert_eq!(finding.severity, severity, "{is_local} {is_encrypted} {is_checked}");
-        }
-    }
 }

@@ -1,0 +1,22 @@
+//! What is found out about a real MariaDB: each condition is set, and seen. A server that is well set up
+//! is all right.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a panic is how a test fails"
+)]
+
+#[path = "diagnosis/follower.rs"]
+mod follower;
+mod kit;
+#[path = "diagnosis/look.rs"]
+mod look;
+#[path = "diagnosis/rights.rs"]
+mod rights;
+#[path = "diagnosis/server.rs"]
+mod server;
+
+/// The server that is tested here.
+const FLAVOR: kit::Flavor = kit::Flavor::MariaDb;

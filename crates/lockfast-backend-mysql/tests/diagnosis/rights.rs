@@ -1,0 +1,54 @@
+//! The schema, and rights that are too few or too many.
+
+use lockfast::Severity;
+
+use crate::kit::{prepare, start_server};
+use crate::look::{diagnose, expect, let_see};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_and_versions() {
+    let server = start_server();
+    let url = prepare(&server).await;
+    let_see(&server);
+    server.sql(
+        "REVOKE EXECUTE ON PROCEDURE lockfast_take FROM locks; \
+         REVOKE EXECUTE ON PROCEDURE lockfast_revoke FROM locks; \
+         GRANT SELECT ON lockfast.lockfast_clients TO locks; \
+         UPDATE lockfast_store SET version = 9, serves = 9",
+    );
+    server.sql("GRANT ALL ON *.* TO maker");
+    let diagnosis = diagnose(&url).await;
+    let said = ["may not call", "lockfast_take", "GRANT EXECUTE"];
+    expect(&diagnosis, "procedure-rights", Severity::Unsafe, &said);
+    expect(&diagnosis, "rights", Severity::Warn, &["SELECT on `lockfast`.`lockfast_clients`"]);
+    expect(&diagnosis, "schema", Severity::Unsafe, &["version 9", "newer Lockfast"]);
+    expect(&diagnosis, "definer", Severity::Warn, &["maker@%, who may do everything"]);
+
+    // Whoever may call all of them may call the inner ones, which then do nothing.
+    server.sql(
+        "GRANT EXECUTE ON lockfast.* TO locks; UPDATE lockfast_store SET version = 3, serves = 2",
+    );
+    let diagnosis = diagnose(&url).await;
+    expect(&diagnosis, "procedure-rights", Severity::Ok, &[]);
+    expect(&diagnosis, "schema", Severity::Ok, &["version 3"]);
+    server.sql("ALTER PROCEDURE lockfast_open SQL SECURITY DEFINER");
+    let diagnosis = diagnose(&url).await;
+    expect(&diagnosis, "procedure-rights", Severity::Unsafe, &["lockfast_open", "secrets"]);
+
+    // The user who made the schema must stay.
+    server.sql("DROP USER maker");
+    let diagnosis = diagnose(&url).await;
+    expect(&diagnosis, "definer", Severity::Unsafe, &["not there any more"]);
+    expect(&diagnosis, "schema", Severity::Unsafe, &["maker", "no lock can be taken"]);
+
+    // One of version 1, which would write down whoever introduces itself.
+    server.sql("DROP PROCEDURE lockfast_enrol");
+    server.sql(
+        "CREATE PROCEDURE lockfast_enrol(IN client CHAR(12), IN a TEXT, IN b TEXT, IN c INT, IN d TEXT) \
+         INSERT INTO lockfast_clients (client) VALUES (client)",
+    );
+    let diagnosis = diagnose(&url).await;
+    expect(&diagnosis, "schema", Severity::Unsafe, &["version 1", "lockfast migrate"]);
+    expect(&diagnosis, "definer", Severity::Warn, &["each of these users"]);
+    assert_eq!(server.sql("SELECT COUNT(*) FROM lockfast_clients"), "0", "something was written");
+}
