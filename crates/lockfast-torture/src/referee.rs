@@ -15,9 +15,13 @@ use lockfast_core::Moment;
 use crate::history::MERGED;
 use crate::judge::{Judge, Verdict};
 use crate::merge::{Merge, Tail};
+use crate::report::{self, Timeline};
 
 /// The hidden command by which it is started, with the directory of the history.
 pub const COMMAND: &str = "__torture-referee";
+
+/// The report, for a browser.
+pub const REPORT: &str = "report.html";
 
 /// The verdict, as JSON.
 pub const VERDICT: &str = "verdict.json";
@@ -102,13 +106,14 @@ pub fn watch(
 /// When the history cannot be read, or the verdict cannot be written.
 pub fn conclude(history: &Path, into: &Path) -> io::Result<Verdict> {
     let mut merge = Merge::open(history)?;
-    let mut judge = Judge::default();
+    let (mut judge, mut timeline) = (Judge::default(), Timeline::default());
     let merged = into.join(MERGED);
     let is_merged = fs::canonicalize(history).ok() == fs::canonicalize(&merged).ok();
     let unfinished = into.join(format!("{MERGED}.part"));
     let mut all = BufWriter::new(File::create(&unfinished)?);
     while let Some(line) = merge.next_line()? {
         judge.feed(&line.event);
+        timeline.feed(&line.event);
         writeln!(all, "{}", line.text)?;
     }
     all.flush()?;
@@ -119,6 +124,7 @@ pub fn conclude(history: &Path, into: &Path) -> io::Result<Verdict> {
     }
     let verdict = judge.finish(merge.unreadable());
     let text = serde_json::to_string_pretty(&verdict)?;
+    write_whole(&into.join(REPORT), &report::page(&verdict, timeline)?)?;
     write_whole(&into.join(VERDICT), &(text + "\n"))?;
     Ok(verdict)
 }

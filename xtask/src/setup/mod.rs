@@ -82,6 +82,12 @@ const NEEDS: &[Need] = &[
         packages: &["mariadb-server"],
         purpose: "is what the MySQL store is tested with",
     },
+    Need {
+        program: "chromium",
+        proof: &[],
+        packages: &["chromium"],
+        purpose: "shows the report of a torture, which is tested in it",
+    },
 ];
 
 /// Where the foreign clients of the Redis store's tests are listed, and where they go.

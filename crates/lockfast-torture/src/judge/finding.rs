@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 /// Whether what was found was promised never to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ruling {
     /// A promise was broken.
@@ -163,9 +163,9 @@ impl Findings {
         self.tallies.values().map(|tally| tally.broken).sum()
     }
 
-    /// By time; what breaks a promise first where both begin together.
+    /// What breaks a promise first, and each by time.
     pub(super) fn into_detailed(mut self) -> Vec<Finding> {
-        self.detailed.sort_by_key(|found| (found.from, found.ruling != Ruling::Broken));
+        self.detailed.sort_by_key(|found| (found.ruling, found.from));
         self.detailed
     }
 }

@@ -388,7 +388,7 @@ fn who(parties: &[Party], claim: u64) -> String {
     };
     let worker = match party.worker {
         Some(worker) => format!("worker {worker}"),
-        None => "the director".to_owned(),
+        None => "a `run`".to_owned(),
     };
     match party.fence {
         Some(fence) => format!("{worker} (claim {claim}, fence {fence})"),

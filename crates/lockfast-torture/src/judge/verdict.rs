@@ -48,7 +48,7 @@ pub struct Verdict {
     pub take_over: Option<TakeOver>,
     /// The longest wait while the lock was free.
     pub free_wait: FreeWaits,
-    /// Findings, by time: at most 200 of each kind and ruling.
+    /// Findings, those that break a promise first, each by time: at most 200 of each kind and ruling.
     pub findings: Vec<Finding>,
 }
 
