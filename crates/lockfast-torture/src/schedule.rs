@@ -1,6 +1,6 @@
 //! Which faults happen when: the same for the same seed and the same options.
 //!
-//! Faults come in bursts of one to three, so that they meet each other, with quiet between the
+//! Faults come in bursts of one to four, so that they meet each other, with quiet between the
 //! bursts, so that something gets done. Nobody has two faults at once.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use lockfast_faults::seed::{Dice, Seed};
 use crate::fault::Fault;
 
 /// At most so many faults begin shortly after one another.
-const BURST_MAX: u64 = 3;
+const BURST_MAX: u64 = 4;
 
 /// What a schedule follows from.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub fn make(terms: &Terms) -> Vec<Entry> {
     // The end is quiet, so that what was broken is seen to work again.
     let last = terms.lasts.saturating_sub(ttl);
     loop {
-        let start = now + dice.time_between(ttl / 4, ttl * 2);
+        let start = now + dice.time_between(ttl / 4, ttl * 3 / 2);
         for _ in 0..=dice.below(BURST_MAX) {
             let fault = terms.faults[dice.below(terms.faults.len() as u64) as usize];
             let at = start + dice.time_below(ttl);

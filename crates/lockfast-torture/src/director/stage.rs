@@ -27,6 +27,9 @@ const LINES_PER_SECOND: u32 = 2000;
 /// How many hold the lock with permits at a time.
 const PERMITS: u32 = 3;
 
+/// How many locks are mostly free.
+const QUIET: u32 = 6;
+
 /// What a run needs.
 pub(super) struct Stage {
     rig: Option<Arc<Mutex<Box<dyn Rig>>>>,
@@ -158,8 +161,10 @@ async fn targets(locker: &Locker, prefix: &str) -> Result<Vec<Target>, Failure> 
     if has_mode(locker, &format!("{prefix}probe-permits"), Mode::permit(PERMITS)?).await? {
         uses.push(("permits", Use::Permits(PERMITS)));
     }
-    let target = |(name, used): (&str, Use)| Target { name: format!("{prefix}{name}"), used };
-    Ok(uses.into_iter().map(target).collect())
+    let target = |name: &str, used, quiet| Target { name: format!("{prefix}{name}"), used, quiet };
+    let busy = uses.into_iter().map(|(name, used)| target(name, used, false));
+    let quiet = (1..=QUIET).map(|number| target(&format!("quiet-{number}"), Use::Exclusive, true));
+    Ok(busy.chain(quiet).collect())
 }
 
 /// Whether a store knows a mode: it grants a lock in it that nobody else wants.

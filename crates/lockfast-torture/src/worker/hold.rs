@@ -47,7 +47,10 @@ impl<'a> Hold<'a> {
     pub(super) async fn live(mut self) {
         let ttl = self.task.shared.ttl;
         let dice = &mut self.task.dice;
+        // Nobody has to wait for one that is mostly free, so it is held longer.
+        let is_quiet = self.task.shared.script.targets[self.wish.place].quiet;
         let span = match dice.below(100) {
+            _ if is_quiet && dice.one_in(2) => dice.time_below(ttl / 2),
             0..75 => dice.time_below(Duration::from_millis(5)),
             75..93 => dice.time_below(Duration::from_millis(50)),
             93..99 => dice.time_below(ttl / 4),

@@ -54,6 +54,8 @@ pub struct Target {
     pub name: String,
     /// How it is used.
     pub used: Use,
+    /// Whether it is wanted so seldom that it is mostly free.
+    pub quiet: bool,
 }
 
 /// What a worker is told.

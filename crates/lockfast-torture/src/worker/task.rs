@@ -13,6 +13,9 @@ use crate::history::{Mode, What};
 /// One acquisition in this many is a `lockfast run`.
 const RUN_ONE_IN: u64 = 60;
 
+/// One acquisition in this many is of a lock that is mostly free.
+const QUIET_ONE_IN: u64 = 10;
+
 /// A task.
 pub(super) struct Task {
     pub(super) shared: Arc<Shared>,
@@ -57,7 +60,7 @@ impl Task {
     }
 
     fn wish(&mut self) -> Wish {
-        let place = self.dice.below(self.shared.script.targets.len() as u64) as usize;
+        let place = self.place();
         let mode = match self.shared.script.targets[place].used {
             Use::Exclusive => Mode::Exclusive,
             Use::ReadWrite if self.dice.below(10) < 3 => Mode::Exclusive,
@@ -72,6 +75,15 @@ impl Task {
             _ => None,
         };
         Wish { claim: self.shared.claim(), place, mode, wait }
+    }
+
+    /// Which lock it wants: mostly one that everybody wants.
+    fn place(&mut self) -> usize {
+        let quiet = self.dice.one_in(QUIET_ONE_IN);
+        let targets = &self.shared.script.targets;
+        let places: Vec<usize> =
+            (0..targets.len()).filter(|place| targets[*place].quiet == quiet).collect();
+        places[self.dice.below(places.len() as u64) as usize]
     }
 
     async fn cycle(&mut self, wish: &Wish) {
