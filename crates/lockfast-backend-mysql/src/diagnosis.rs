@@ -107,8 +107,14 @@ impl<'a> Patient<'a> {
     /// A statement that gives us a right.
     fn grant(&self, right: &str) -> String {
         let (user, host) = self.user.rsplit_once('@').unwrap_or((&self.user, "%"));
-        format!("run GRANT {right} TO '{user}'@'{host}', for as long as you want to know")
+        let (user, host) = (quoted(user), quoted(host));
+        format!("run GRANT {right} TO {user}@{host}, for as long as you want to know")
     }
+}
+
+/// A text as a part of a statement.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 /// What was found, or why it could not be and which right would let it; a connection that is gone

@@ -69,7 +69,7 @@ struct Patient {
     config: Config,
     session: Session,
     settings: Settings,
-    /// As the server calls us.
+    /// As the server calls us, fit for a statement.
     role: String,
     is_superuser: bool,
     is_standby: bool,
@@ -94,7 +94,7 @@ async fn look(config: Config) -> Result<Vec<Finding>, Failure> {
 
 impl Patient {
     async fn meet(config: Config, session: Session) -> Result<Self, Failure> {
-        const QUESTION: &str = "SELECT current_user::text, r.rolsuper, pg_is_in_recovery(), \
+        const QUESTION: &str = "SELECT quote_ident(current_user), r.rolsuper, pg_is_in_recovery(), \
             current_setting('default_transaction_read_only') = 'on', \
             current_setting('server_version'), \
             current_setting('server_version_num')::integer \

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use lockfast_core::{ErrorKind, Finding};
 
-use super::{Patient, is_over, settle};
+use super::{Patient, is_over, quoted, settle};
 use crate::failure::Failure;
 use crate::migration::{self, PUBLIC, VERSION};
 
@@ -151,9 +151,8 @@ async fn look_at_definer(
         return Ok(Finding::warn(CHECK, fact, meaning, fix));
     }
     let (user, host) = list.rsplit_once('@').unwrap_or((&list, "%"));
-    let quoted = |text: &str| text.replace('\\', "\\\\").replace('\'', "''");
     let query = format!(
-        "SELECT Super_priv FROM mysql.user WHERE User = '{}' AND Host = '{}'",
+        "SELECT Super_priv FROM mysql.user WHERE User = {} AND Host = {}",
         quoted(user),
         quoted(host)
     );

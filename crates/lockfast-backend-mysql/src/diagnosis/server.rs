@@ -31,7 +31,10 @@ fn judge_version(version: &str) -> Finding {
     let mut parts =
         version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     let number: (u32, u32) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-    let fact = format!("{} {version}", kind.name);
+    let fact = match version.contains(kind.name) {
+        true => version.to_owned(),
+        false => format!("{} {version}", kind.name),
+    };
     if number < kind.needed {
         let meaning = "it lacks what the schema's procedures need, so no lock can be taken";
         return Finding::hazard(CHECK, fact, meaning, "upgrade the server");

@@ -35,7 +35,7 @@ fn judge_superuser(patient: &Patient) -> Finding {
             "use a role with the rights that the store's page lists",
         );
     }
-    Finding::ok(CHECK, format!("the role {role} is none"))
+    Finding::ok(CHECK, format!("the role {role} is no superuser"))
 }
 
 /// The schema's state, and whether there is one.
@@ -180,7 +180,7 @@ async fn look_at_tables(patient: &Patient) -> Result<Finding, Failure> {
     const CHECK: &str = "table-rights";
     const QUESTION: &str = "SELECT coalesce(bool_or(a.grantee = 0), false), \
         coalesce(bool_or(a.grantee = 0 AND a.privilege_type <> 'SELECT'), false), \
-        coalesce(string_agg(DISTINCT g.rolname::text, ', ') FILTER (WHERE g.rolname <> current_user), \
+        coalesce(string_agg(DISTINCT quote_ident(g.rolname), ', ') FILTER (WHERE g.rolname <> current_user), \
         ''), coalesce(bool_or(g.rolname = current_user), false) \
         FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a \
         LEFT JOIN pg_roles g ON g.oid = a.grantee \
@@ -219,7 +219,7 @@ async fn look_at_tables(patient: &Patient) -> Result<Finding, Failure> {
 async fn look_at_creators(patient: &Patient) -> Result<Finding, Failure> {
     const CHECK: &str = "schema-rights";
     const QUESTION: &str = "SELECT o.rolname::text, (SELECT coalesce(string_agg(DISTINCT \
-        coalesce(g.rolname::text, 'PUBLIC'), ', '), '') FROM aclexplode(n.nspacl) a LEFT JOIN \
+        coalesce(quote_ident(g.rolname), 'PUBLIC'), ', '), '') FROM aclexplode(n.nspacl) a LEFT JOIN \
         pg_roles g ON g.oid = a.grantee WHERE a.privilege_type = 'CREATE' AND a.grantee <> \
         n.nspowner), EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND p.proowner <> \
         n.nspowner) FROM pg_namespace n JOIN pg_roles o ON o.oid = n.nspowner \

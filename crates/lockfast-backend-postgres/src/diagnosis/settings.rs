@@ -55,6 +55,9 @@ impl Settings {
         match self.0.get(name).map(|setting| setting.source.as_str()) {
             Some("user" | "database user") => format!("run ALTER ROLE {role} SET {name} = {value}"),
             Some("database") => format!("run ALTER DATABASE … SET {name} = {value}"),
+            Some("command line") => {
+                format!("start the server without the option that sets {name}, or with {value}")
+            }
             _ => format!("run ALTER SYSTEM SET {name} = {value} and SELECT pg_reload_conf()"),
         }
     }

@@ -49,22 +49,28 @@ async fn rights_that_are_too_few() {
 async fn rights_that_are_too_many() {
     let postgres = start(Setup::new().durable());
     let url = url(&postgres);
-    postgres.sql("CREATE ROLE other");
+    // Names are told so that a statement can be copied.
+    postgres.sql("CREATE ROLE other; CREATE ROLE \"an other\"");
     // Each in another check, so that one look sees them all.
     postgres.sql(&format!(
         "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {SCHEMA} TO PUBLIC; \
-         GRANT SELECT ON {SCHEMA}.locks TO PUBLIC; GRANT CREATE ON SCHEMA {SCHEMA} TO other; \
+         GRANT SELECT ON {SCHEMA}.locks TO PUBLIC; GRANT CREATE ON SCHEMA {SCHEMA} TO other, \"an other\"; \
          ALTER FUNCTION {SCHEMA}.version() RESET search_path"
     ));
     let diagnosis = diagnose(&url).await;
     expect(&diagnosis, "function-rights", Severity::Warn, &["every role", "FROM PUBLIC"]);
     expect(&diagnosis, "table-rights", Severity::Unsafe, &["every role may read", "FROM PUBLIC"]);
-    expect(&diagnosis, "schema-rights", Severity::Warn, &["besides its owner, other"]);
+    expect(
+        &diagnosis,
+        "schema-rights",
+        Severity::Warn,
+        &["besides its owner, \"an other\", other may"],
+    );
     expect(&diagnosis, "definer", Severity::Unsafe, &["version", "search_path"]);
     assert_eq!(flaws(&diagnosis).len(), 4, "{diagnosis:#?}");
     postgres.sql(&format!(
         "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA {SCHEMA} FROM PUBLIC; \
-         REVOKE SELECT ON {SCHEMA}.locks FROM PUBLIC; REVOKE CREATE ON SCHEMA {SCHEMA} FROM other; \
+         REVOKE SELECT ON {SCHEMA}.locks FROM PUBLIC; REVOKE CREATE ON SCHEMA {SCHEMA} FROM other, \"an other\"; \
          ALTER FUNCTION {SCHEMA}.version() SET search_path = pg_catalog, pg_temp; \
          GRANT SELECT ON {SCHEMA}.clients TO other; ALTER FUNCTION {SCHEMA}.version() OWNER TO other"
     ));

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use lockfast::{Guarantee, Severity};
+use lockfast_faults::certificate::{Authority, Flaw};
 use lockfast_faults::proxy::{Link, Proxy};
 
-use crate::kit::{ROLE, SCHEMA, Setup, TIME_MAX, eventually, session, url, url_at};
+use crate::kit::{ROLE, SCHEMA, Setup, TIME_MAX, encode, eventually, session, url, url_at};
 use crate::{diagnose, expect, flaws, set, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,4 +86,22 @@ async fn slow_commits_and_slow_answers() {
     proxy.set(Link::Delay(Duration::from_millis(155)));
     let diagnosis = diagnose(&format!("{}?request_timeout=20s", url_at(proxy.address()))).await;
     expect(&diagnosis, "latency", Severity::Warn, &["longer leases"]);
+}
+
+/// What goes over the network is unit-tested; a machine need not have one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn encryption() {
+    let authority = Authority::new();
+    let postgres = start(Setup::new().tls(authority.sign_server(Flaw::None)));
+    let ca = encode(&authority.certificate().display().to_string());
+    let table = [
+        ("sslmode=disable".to_owned(), "not encrypted, and the server is on this machine"),
+        ("sslmode=prefer".to_owned(), "encrypted, and the server is on this machine"),
+        (format!("sslmode=verify-full&ca={ca}"), "encrypted, and the certificate is checked"),
+    ];
+    for (option, said) in table {
+        let diagnosis = diagnose(&format!("{}?{option}", url(&postgres))).await;
+        let found = diagnosis.findings.iter().find(|finding| finding.check == "encryption");
+        assert_eq!(found.unwrap().fact, said, "{option}");
+    }
 }

@@ -117,9 +117,10 @@ fn judge_offset(offset_us: f64, error_us: f64) -> Finding {
 
 fn judge_rate(rate: f64, error: f64) -> Finding {
     const CHECK: &str = "clock-rate";
+    let side = if rate < 0.0 { "slower" } else { "faster" };
     let fact = format!(
-        "the server's clock went {:+.2} % ± {:.2} % faster than ours while it was watched",
-        rate * 100.0,
+        "the server's clock went {:.2} % ± {:.2} % {side} than ours while it was watched",
+        rate.abs() * 100.0,
         error * 100.0
     );
     if rate.abs() - error > DRIFT_MAX {
