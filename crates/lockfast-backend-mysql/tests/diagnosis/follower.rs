@@ -67,4 +67,7 @@ async fn a_replica() {
     let diagnosis = diagnose(&url).await;
     expect(&diagnosis, "failover", Severity::Ok, &["commits wait for one of 1"]);
     expect(&diagnosis, "binlog", Severity::Ok, &[]);
+    main.sql("SET GLOBAL binlog_format = 'STATEMENT'");
+    let diagnosis = diagnose(&url).await;
+    expect(&diagnosis, "binlog", Severity::Unsafe, &["STATEMENT", "no lock can be taken"]);
 }

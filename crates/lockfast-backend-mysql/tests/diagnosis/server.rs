@@ -95,6 +95,16 @@ async fn a_server_that_cannot_be_used() {
     expect(&diagnosis, "schema", Severity::Unsafe, &["no lock can be taken", "lockfast migrate"]);
     expect(&diagnosis, "redo-log", Severity::Unsafe, &["innodb_flush_method is nosync"]);
 
+    if crate::FLAVOR == Flavor::MySql {
+        server.sql(
+            "SET GLOBAL group_replication_single_primary_mode = ON; \
+             SET GLOBAL group_replication_group_name = '5db40c3c-180c-11e9-afbf-005056ac6820'; \
+             SET GLOBAL group_replication_consistency = 'EVENTUAL'",
+        );
+        let diagnosis = diagnose(&url_at(server.address())).await;
+        expect(&diagnosis, "cluster", Severity::Unsafe, &["EVENTUAL", "granted twice"]);
+        server.sql("SET GLOBAL group_replication_consistency = 'BEFORE_ON_PRIMARY_FAILOVER'");
+    }
     let proxy = start_proxy(server.address()).await;
     expect(&diagnose(&url_at(proxy)).await, "pooler", Severity::Warn, &["a proxy"]);
 }
