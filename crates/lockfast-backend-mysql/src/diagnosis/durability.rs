@@ -11,11 +11,21 @@ pub(super) fn look(patient: &Patient<'_>) -> Vec<Finding> {
     vec![judge_redo_log(patient), judge_doublewrite(patient), judge_binlog(patient)]
 }
 
+/// What is said of a setting that the server does not have.
+fn missing(patient: &Patient<'_>, check: &'static str, name: &str) -> Option<Finding> {
+    let fix = "see what the server's publisher says about crashes of its machine";
+    let is_missing = patient.globals.get(name).is_none();
+    is_missing.then(|| Finding::unknown(check, format!("the server has no {name}"), fix))
+}
+
 fn judge_redo_log(patient: &Patient<'_>) -> Finding {
     const CHECK: &str = "redo-log";
     let name = "innodb_flush_log_at_trx_commit";
     let method = "innodb_flush_method";
     let globals = &patient.globals;
+    if let Some(unknown) = missing(patient, CHECK, name) {
+        return unknown;
+    }
     // MariaDB has a 3, which does what 1 does and more.
     if !matches!(globals.get(name), Some("1" | "3")) {
         return Finding::hazard(
@@ -39,6 +49,9 @@ fn judge_redo_log(patient: &Patient<'_>) -> Finding {
 fn judge_doublewrite(patient: &Patient<'_>) -> Finding {
     const CHECK: &str = "doublewrite";
     let name = "innodb_doublewrite";
+    if let Some(unknown) = missing(patient, CHECK, name) {
+        return unknown;
+    }
     let fact = patient.globals.shown(name);
     if patient.globals.get(name).is_some_and(|it| matches!(it, "OFF" | "0" | "DETECT_ONLY")) {
         return Finding::hazard(
@@ -68,6 +81,9 @@ fn judge_binlog(patient: &Patient<'_>) -> Finding {
         );
     }
     let name = "sync_binlog";
+    if let Some(unknown) = missing(patient, CHECK, name) {
+        return unknown;
+    }
     // With MariaDB's 3 InnoDB does not rely on the binary log.
     let is_alone = globals.get("innodb_flush_log_at_trx_commit") == Some("3");
     if globals.get(name) != Some("1") && !is_alone {

@@ -40,6 +40,13 @@ impl Grants {
         })
     }
 
+    /// The roles that were given. What they may do is not in the list, or only while they are on.
+    fn roles(&self) -> String {
+        let roles = self.0.iter().filter(|grant| grant.object.is_empty());
+        let names = roles.flat_map(|grant| &grant.rights);
+        names.map(|name| name.split(" TO ").next().unwrap_or(name)).collect::<Vec<_>>().join(", ")
+    }
+
     /// What is more than taking locks in a database needs.
     fn surplus(&self, database: &str) -> Vec<String> {
         let mut surplus = Vec::new();
@@ -98,17 +105,51 @@ fn split(rights: &str) -> Vec<String> {
     parts.map(|part| part.trim().to_owned()).collect()
 }
 
-/// In a grant a database's name is a pattern, in which `_` may be escaped.
+/// Whether an object is the database, or something in it. Where all of a database is meant, its name
+/// is a pattern.
 fn is_of_database(object: &str, database: &str) -> bool {
     let name = object.trim_start_matches("PROCEDURE ").trim_start_matches("FUNCTION ");
     let name = name.trim_start_matches("TABLE ");
-    let Some((owner, _)) = name.split_once("`.") else { return false };
-    owner.trim_start_matches('`').replace('\\', "") == database
+    let Some((owner, what)) = name.split_once("`.") else { return false };
+    let owner = owner.trim_start_matches('`');
+    match what {
+        "*" => is_match(owner, database),
+        _ => owner == database,
+    }
+}
+
+/// Whether a name is one that a pattern means: `%` stands for anything, `_` for one character, and
+/// either for itself after a backslash.
+fn is_match(pattern: &str, name: &str) -> bool {
+    let mut rest = pattern.chars();
+    match rest.next() {
+        None => name.is_empty(),
+        Some('%') => {
+            let mut ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
+            ends.any(|at| is_match(rest.as_str(), &name[at..]))
+        }
+        Some(mark) => {
+            let mut name = name.chars();
+            let Some(first) = name.next() else { return false };
+            let is_same = match mark {
+                '_' => true,
+                '\\' => rest.next().unwrap_or(mark) == first,
+                _ => mark == first,
+            };
+            is_same && is_match(rest.as_str(), name.as_str())
+        }
+    }
 }
 
 pub(super) fn judge(patient: &Patient<'_>) -> Finding {
     const CHECK: &str = "rights";
     let surplus = patient.grants.surplus(&patient.config.database);
+    let roles = patient.grants.roles();
+    if surplus.is_empty() && !roles.is_empty() {
+        let reason = format!("{} also has what these roles have: {roles}", patient.user);
+        let fix = "see SHOW GRANTS FOR each of them, or give no roles to the user of a store";
+        return Finding::unknown(CHECK, reason, fix);
+    }
     if surplus.is_empty() {
         return Finding::ok(CHECK, format!("{} may do no more than it needs", patient.user));
     }
@@ -135,6 +176,10 @@ mod tests {
             ("GRANT SELECT (`User`, `Host`, `Super_priv`) ON `mysql`.`user` TO `a`@`%`", ""),
             ("GRANT SELECT ON `other`.* TO `a`@`%`", ""),
             ("GRANT `clerk`@`%` TO `a`@`%`", ""),
+            ("GRANT SELECT ON `lock%`.* TO `a`@`%`", "SELECT on `lock%`.*"),
+            ("GRANT SELECT ON `l_cks`.* TO `a`@`%`", "SELECT on `l_cks`.*"),
+            (r"GRANT SELECT ON `l\_cks`.* TO `a`@`%`", ""),
+            ("GRANT SELECT ON `lock%`.`lockfast_locks` TO `a`@`%`", ""),
             ("GRANT ALL PRIVILEGES ON *.* TO `a`@`%` WITH GRANT OPTION", "ALL PRIVILEGES on *.*"),
             (
                 "GRANT SELECT, INSERT, UPDATE, DROP, EXECUTE ON *.* TO `a`@`%`",
@@ -149,8 +194,11 @@ mod tests {
             let grants = Grants(Grant::read(line).into_iter().collect());
             assert_eq!(grants.surplus("locks").join("; "), expected, "{line}");
         }
+        let clerk = Grants(Grant::read("GRANT `clerk`@`%` TO `a`@`%`").into_iter().collect());
+        assert_eq!(clerk.roles(), "`clerk`@`%`");
         let grants =
             Grants(Grant::read(r"GRANT SELECT ON `my\_locks`.* TO `a`@`%`").into_iter().collect());
+        assert!(grants.roles().is_empty());
         assert_eq!(grants.surplus("my_locks").len(), 1);
         assert!(grants.has("SELECT", "my_locks") && !grants.has("CREATE ROUTINE", "my_locks"));
     }

@@ -52,3 +52,20 @@ async fn rights_and_versions() {
     expect(&diagnosis, "definer", Severity::Warn, &["each of these users"]);
     assert_eq!(server.sql("SELECT COUNT(*) FROM lockfast_clients"), "0", "something was written");
 }
+
+/// B80: rights that are given by a pattern, or by way of a role, are not overlooked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_by_roles_and_patterns() {
+    let server = start_server();
+    let url = prepare(&server).await;
+    expect(&diagnose(&url).await, "rights", Severity::Ok, &[]);
+    server.sql("CREATE ROLE clerk; GRANT SELECT ON lockfast.* TO clerk; GRANT clerk TO locks");
+    expect(&diagnose(&url).await, "rights", Severity::Unknown, &["these roles have: `clerk`"]);
+    let word = if crate::FLAVOR == crate::kit::Flavor::MySql { "TO" } else { "FOR" };
+    server.sql(&format!("SET DEFAULT ROLE clerk {word} locks"));
+    let diagnosis = diagnose(&url).await;
+    let found = diagnosis.findings.iter().find(|finding| finding.check == "rights").unwrap();
+    assert_ne!(found.severity, Severity::Ok, "{found:?}");
+    server.sql("GRANT SELECT ON `lock%`.* TO locks");
+    expect(&diagnose(&url).await, "rights", Severity::Warn, &["SELECT on `lock%`.*"]);
+}
