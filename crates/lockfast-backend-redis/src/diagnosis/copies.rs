@@ -33,6 +33,10 @@ pub(super) fn role(facts: &Facts) -> Finding {
     if facts.role == "master" {
         return Finding::ok(ROLE, "master");
     }
+    if facts.role.is_empty() {
+        let reason = "the server does not say whether it is a master";
+        return Finding::unknown(ROLE, reason, "see what ROLE answers there");
+    }
     Finding::hazard(
         ROLE,
         quote(&facts.role),

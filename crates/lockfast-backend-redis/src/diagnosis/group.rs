@@ -1,5 +1,6 @@
 //! Servers that belong together: a master that sentinels name, and the masters of a cluster.
 
+use lockfast_core::error::quote;
 use lockfast_core::{ErrorKind, Finding};
 
 use super::facts::Facts;
@@ -33,12 +34,12 @@ pub(super) async fn of_service(
 
 fn of_sentinels(opinions: &[(Endpoint, Result<Opinion, Failure>)]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut masters = Vec::new();
+    let mut masters: Vec<String> = Vec::new();
     let mut known = 0;
     for (sentinel, opinion) in opinions {
         match opinion {
             Ok(opinion) => {
-                masters.push(opinion.master.as_str());
+                masters.push(quote(&opinion.master));
                 known = known.max(opinion.others + 1);
             }
             Err(failure) => {
@@ -58,7 +59,7 @@ fn of_sentinels(opinions: &[(Endpoint, Result<Opinion, Failure>)]) -> Vec<Findin
     findings
 }
 
-fn of_masters(masters: &[&str], known: u32) -> Finding {
+fn of_masters(masters: &[String], known: u32) -> Finding {
     if masters.len() > 1 {
         return Finding::hazard(
             SENTINELS,
@@ -153,10 +154,10 @@ mod tests {
     /// Sentinels that are cut off from each other are hard to come by.
     #[test]
     fn sentinels_that_do_not_agree() {
-        let found = of_masters(&["a:1", "b:1"], 3);
+        let found = of_masters(&["a:1".into(), "b:1".into()], 3);
         assert_eq!(found.severity, Severity::Unsafe);
         assert!(found.fact.contains("a:1, b:1"), "{found:?}");
-        assert_eq!(of_masters(&["a:1"], 3).severity, Severity::Ok);
-        assert_eq!(of_masters(&["a:1"], 2).severity, Severity::Warn);
+        assert_eq!(of_masters(&["a:1".into()], 3).severity, Severity::Ok);
+        assert_eq!(of_masters(&["a:1".into()], 2).severity, Severity::Warn);
     }
 }
