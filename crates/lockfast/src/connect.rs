@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     /// How its schema is brought up to date, if it has one that is not made by itself.
     pub(crate) migrate: Option<Migrate>,
     /// How its servers are looked at.
-    pub(crate) diagnose: Option<Diagnose>,
+    pub(crate) diagnose: Diagnose,
     /// What is looked at there.
     checks: &'static [&'static str],
 }
@@ -31,7 +31,7 @@ const BACKENDS: &[Entry] = &[
         schemes: lockfast_backend_embedded::SCHEMES,
         connect: lockfast_backend_embedded::connect,
         migrate: None,
-        diagnose: Some(lockfast_backend_embedded::diagnose),
+        diagnose: lockfast_backend_embedded::diagnose,
         checks: lockfast_backend_embedded::CHECKS,
     },
     #[cfg(feature = "mysql")]
@@ -39,7 +39,7 @@ const BACKENDS: &[Entry] = &[
         schemes: lockfast_backend_mysql::SCHEMES,
         connect: lockfast_backend_mysql::connect,
         migrate: Some(lockfast_backend_mysql::migrate),
-        diagnose: Some(lockfast_backend_mysql::diagnose),
+        diagnose: lockfast_backend_mysql::diagnose,
         checks: lockfast_backend_mysql::CHECKS,
     },
     #[cfg(feature = "redis")]
@@ -47,7 +47,7 @@ const BACKENDS: &[Entry] = &[
         schemes: lockfast_backend_redis::SCHEMES,
         connect: lockfast_backend_redis::connect,
         migrate: None,
-        diagnose: Some(lockfast_backend_redis::diagnose),
+        diagnose: lockfast_backend_redis::diagnose,
         checks: lockfast_backend_redis::CHECKS,
     },
     #[cfg(feature = "redlock")]
@@ -55,7 +55,7 @@ const BACKENDS: &[Entry] = &[
         schemes: lockfast_backend_redlock::SCHEMES,
         connect: lockfast_backend_redlock::connect,
         migrate: None,
-        diagnose: Some(lockfast_backend_redlock::diagnose),
+        diagnose: lockfast_backend_redlock::diagnose,
         checks: lockfast_backend_redlock::CHECKS,
     },
     #[cfg(feature = "postgres")]
@@ -63,7 +63,7 @@ const BACKENDS: &[Entry] = &[
         schemes: lockfast_backend_postgres::SCHEMES,
         connect: lockfast_backend_postgres::connect,
         migrate: Some(lockfast_backend_postgres::migrate),
-        diagnose: Some(lockfast_backend_postgres::diagnose),
+        diagnose: lockfast_backend_postgres::diagnose,
         checks: lockfast_backend_postgres::CHECKS,
     },
 ];
@@ -91,12 +91,12 @@ pub(crate) fn known_schemes() -> Vec<String> {
     schemes.map(|scheme| format!("{scheme}:")).collect()
 }
 
-/// The names of the checks of all stores that were compiled in; some have one in common.
-pub(crate) fn known_checks() -> Vec<&'static str> {
-    let mut checks: Vec<_> = BACKENDS.iter().flat_map(|entry| entry.checks).copied().collect();
-    checks.sort_unstable();
-    checks.dedup();
-    checks
+/// The checks of all stores that were compiled in, each with the first scheme of its store.
+pub(crate) fn known_checks() -> Vec<(&'static str, &'static str)> {
+    let checks = BACKENDS
+        .iter()
+        .flat_map(|entry| entry.checks.iter().map(|check| (entry.schemes[0], *check)));
+    checks.collect()
 }
 
 #[cfg(test)]

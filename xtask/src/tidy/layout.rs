@@ -25,8 +25,10 @@ const BACKEND_FILES: &[&str] = &[
     "src/lib.rs",
     "src/config.rs",
     "src/backend.rs",
+    "src/diagnosis*",
     "src/wire*",
     "tests/conformance*.rs",
+    "tests/diagnosis.rs",
 ];
 const BACKEND_HEADINGS: &[&str] =
     &["Guarantees", "Stored as", "Failure modes", "Options", "Versions tested"];
@@ -105,7 +107,9 @@ mod tests {
             "src/lib.rs",
             "src/config.rs",
             "src/backend.rs",
+            "src/diagnosis/mod.rs",
             "src/wire*",
+            "tests/diagnosis.rs",
             "tests/conformance_x.rs",
         ]
         .map(folder)
@@ -113,7 +117,7 @@ mod tests {
         let files: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), page)).collect();
         assert!(backends(&sample(&files)).is_empty());
         assert_eq!(
-            shown(&backends(&sample(&files[..5]))),
+            shown(&backends(&sample(&files[..7]))),
             ["crates/lockfast-backend-x: has no tests/conformance*.rs"]
         );
         let mut unordered = files.clone();

@@ -3,7 +3,7 @@
 mod client;
 mod cpu;
 
-use lockfast_core::{Diagnosis, Error, ErrorKind, Result};
+use lockfast_core::{Diagnosis, Error, ErrorKind, Finding, Result};
 
 use crate::connect;
 use crate::lease::keeper::Keeper;
@@ -32,25 +32,23 @@ use client::Machine;
 /// not see is no error, but a finding that says so.
 pub async fn diagnose(url: &str) -> Result<Diagnosis> {
     let (address, entry) = connect::resolve(url)?;
-    let Some(diagnose) = entry.diagnose else {
-        return Err(Error::new(ErrorKind::Unsupported, "this store cannot be looked at"));
-    };
     // The caller may have any executor; the keeper's is one that stores can work on.
-    let done = Keeper::of_this_process()?.runtime().spawn(diagnose(address)).await;
+    let done = Keeper::of_this_process()?.runtime().spawn((entry.diagnose)(address)).await;
     let diagnosis = done.map_err(|error| {
         Error::new(ErrorKind::Internal, "the diagnosis ended").with_source(error)
     })??;
     let diagnosis = diagnosis.with(Machine::this().look());
     let checks = known_checks();
-    let stranger = diagnosis.findings.iter().find(|finding| !checks.contains(&finding.check));
+    let is_known = |finding: &&Finding| checks.iter().any(|(_, check)| *check == finding.check);
+    let stranger = diagnosis.findings.iter().find(|finding| !is_known(finding));
     debug_assert!(stranger.is_none(), "not among the known checks: {stranger:?}");
     Ok(diagnosis)
 }
 
-/// The names of all checks that [`diagnose`] may report, of every store that was compiled in and of
-/// this machine.
-pub fn known_checks() -> Vec<&'static str> {
+/// All checks that [`diagnose`] may report: the scheme of a store that was compiled in, or `client`
+/// for this machine, and the name of a check.
+pub fn known_checks() -> Vec<(&'static str, &'static str)> {
     let mut checks = connect::known_checks();
-    checks.extend(client::CHECKS);
+    checks.extend(client::CHECKS.iter().map(|check| ("client", *check)));
     checks
 }

@@ -2,6 +2,7 @@
 
 mod contention;
 mod crash;
+mod doctor;
 mod exits;
 mod loss;
 mod modes;
@@ -37,6 +38,7 @@ const GROUPS: &[Group] = &[
     names::GROUP,
     exits::GROUP,
     scripts::GROUP,
+    doctor::GROUP,
 ];
 
 const fn scenario(name: &'static str, play: fn(&Stage<'_>)) -> Scenario {
