@@ -55,10 +55,8 @@ fn start_waiting(url: &str, count: usize) -> Child {
 
 async fn waiting(locker: &Locker, count: usize) {
     let name = lockfast::LockName::new(NAME).unwrap();
-    eventually("all wait", TIME_MAX, async || {
-        locker.inspect(&name).await.unwrap().waiting == count
-    })
-    .await;
+    eventually("all wait", TTL, async || locker.inspect(&name).await.unwrap().waiting == count)
+        .await;
 }
 
 /// B46, P9: however many of a stopped process are ahead in the line, and however many such

@@ -28,7 +28,8 @@ use tokio::runtime::Handle;
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(30);
-const SLACK: Duration = Duration::from_secs(2);
+/// How long it may take until something is so, but less than a lease lasts.
+const SLACK: Duration = Duration::from_secs(15);
 
 /// One round trip: an acquisition and a release of a free lock are one call of a script each on
 /// every node, and the caller waits for one round trip to the nodes and not for two.

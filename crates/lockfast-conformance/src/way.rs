@@ -20,6 +20,8 @@ pub const NAME: &str = "nightly";
 pub const TTL: Duration = Duration::from_secs(3);
 /// How much later than they should things may happen.
 pub const SLACK: Duration = Duration::from_secs(1);
+/// How much later than its deadline a loss may be told.
+pub const TOLD_MAX: Duration = Duration::from_millis(200);
 
 /// A proxy before a server, somebody who goes through it and somebody who does not.
 #[derive(Debug)]
@@ -37,8 +39,6 @@ pub struct Way {
 pub struct Succession {
     /// Who had the lock.
     pub lost: Guard,
-    /// When that was told.
-    pub told: Moment,
     /// Who has it now.
     pub next: Guard,
 }
@@ -87,17 +87,18 @@ impl Way {
         let waiter = tokio::spawn(async move { (waiter.await.unwrap(), Moment::now()) });
         let machine = Lateness::watch();
         self.proxy.set(Link::Close);
-        let cause = loss(&lost, TTL + SLACK).await;
+        let cause = loss(&lost, TIME_MAX).await;
         let told = Moment::now();
         let LossCause::Expired { last_failure: Some(met) } = cause else { panic!("{cause:?}") };
         assert!(!met.is_empty());
         let deadline = lost.deadline();
+        machine.check("to tell the loss", TOLD_MAX, deadline, told);
         let (next, granted) = bounded(waiter).await.unwrap();
         assert!(deadline.has_passed(granted));
         machine.check("to let the next in", SLACK + TTL / 50, deadline, granted);
         assert!(next.fence().get() > lost.fence().get());
         assert!(next.check().is_ok());
-        Succession { lost, told, next }
+        Succession { lost, next }
     }
 
     /// P3: connections that are open at both ends but carry nothing are given up in time, and the

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockfast_core::Moment;
+use lockfast_faults::lateness::Lateness;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::sandbox::{Sandbox, eventually, is_alive};
@@ -35,14 +36,14 @@ fn a_killed_wrapper_lets_the_next_in_within_a_second_and_not_before_its_job_is_g
     let pids = sandbox.pids("pids", 5);
     let next = sandbox.start(["run", "job", "--", "sh", "-c", NEXT]);
     eventually("the next to queue", || sandbox.waiting("job") == 1);
-    let killed = Moment::now();
+    let (machine, killed) = (Lateness::watch(), Moment::now());
     wrapper.signal(Signal::KILL);
     eventually("the next to enter", || sandbox.path("entered").exists());
-    let took = Moment::now().since(killed);
+    let entered = Moment::now();
     assert_all_gone(&pids);
     next.finish().expect(0);
     assert_eq!(sandbox.read("met"), "", "processes that the next one met");
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    machine.check("to let the next in", Duration::from_secs(1), killed, entered);
 }
 
 #[test]
