@@ -161,6 +161,11 @@ impl Link {
             self = reconnect(&store).await;
             // What ended or was handed over meanwhile is found by looking.
             store.lobby.rouse();
+            if store.is_by_mail() {
+                // Mail that was taken by a call without an answer is lost.
+                store.feeds.miss();
+                store.ask_for_losses();
+            }
         }
     }
 

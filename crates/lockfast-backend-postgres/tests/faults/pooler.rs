@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Moment, Released};
+use lockfast::{ErrorKind, Moment, Released, WatchKind};
 use lockfast_faults::lateness::Lateness;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -30,6 +30,28 @@ async fn a_restart() {
     wait_for_renewal(&guard, TTL).await;
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
     assert!(bounded(waiter).await.unwrap().check().is_ok());
+}
+
+/// B88: a pooler that restarts may take mail along that was on its way.
+/// The user sees: whoever watches is told that something may be missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_learns_that_mail_may_be_lost() {
+    let postgres = start();
+    let mut pooler = PgBouncer::start(&postgres, 4);
+    let locker = connect(&pooler.url_as(ROLE, "postgres")).await;
+    let mut events = locker.watch().await.unwrap();
+    drop(hold(&locker, "before", ttl(TTL)).await);
+    pooler.restart();
+    let _guard = hold(&locker, "after", ttl(TTL)).await;
+    let is_told = loop {
+        let event = bounded(events.next()).await.unwrap();
+        match event.kind {
+            WatchKind::Missed => break true,
+            _ if event.name.as_str() == "after" => break false,
+            _ => {}
+        }
+    };
+    assert!(is_told);
 }
 
 /// L56: an advisory lock would stay with a session that others get.
