@@ -332,6 +332,9 @@ pub(crate) struct Torture {
     /// Print the schedule of faults and do nothing
     #[arg(long)]
     pub(crate) plan: bool,
+    /// Judge what an earlier run recorded, its directory or its history.jsonl, and do nothing else
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["with", "seed", "plan", "ttl"])]
+    pub(crate) judge: Option<PathBuf>,
 }
 
 /// Create or upgrade the schema of a store that has one

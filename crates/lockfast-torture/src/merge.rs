@@ -165,6 +165,11 @@ impl Merge {
         Ok(merge)
     }
 
+    /// Whether no line is left that can be read.
+    pub fn is_empty(&self) -> bool {
+        self.next.is_empty()
+    }
+
     /// Lines that are not of a history. The last of a file whose writer was killed is not counted.
     pub fn unreadable(&self) -> u64 {
         self.unreadable

@@ -103,9 +103,12 @@ pub fn watch(
 /// the directory `into`: the verdict, the report, and the history as one file.
 ///
 /// # Errors
-/// When the history cannot be read, or the verdict cannot be written.
+/// When there is no history or it cannot be read, or the verdict cannot be written.
 pub fn conclude(history: &Path, into: &Path) -> io::Result<Verdict> {
     let mut merge = Merge::open(history)?;
+    if merge.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no history in it"));
+    }
     let (mut judge, mut timeline) = (Judge::default(), Timeline::default());
     let merged = into.join(MERGED);
     let is_merged = fs::canonicalize(history).ok() == fs::canonicalize(&merged).ok();
@@ -210,6 +213,16 @@ mod tests {
         assert_eq!(conclude(path, path).unwrap(), verdict);
         assert_eq!(conclude(&path.join(MERGED), path).unwrap(), verdict);
         assert_eq!(fs::read_to_string(path.join(MERGED)).unwrap(), merged);
+    }
+
+    #[test]
+    fn without_a_history_nothing_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a.jsonl"), "nonsense\n").unwrap();
+        let error = conclude(directory.path(), directory.path()).unwrap_err();
+        assert_eq!(error.to_string(), "there is no history in it");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert!(conclude(&directory.path().join("gone"), directory.path()).is_err());
     }
 
     #[test]

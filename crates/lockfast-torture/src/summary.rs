@@ -259,13 +259,13 @@ fn parts(counts: &BTreeMap<String, u64>) -> String {
     counts.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// `1 234 567`, with spaces that do not break.
+/// `1 234 567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push('\u{a0}');
+            text.push(' ');
         }
         text.push(digit);
     }
@@ -300,7 +300,7 @@ mod tests {
     fn numbers_are_readable() {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1\u{a0}234\u{a0}567");
+        assert_eq!(grouped(1_234_567), "1 234 567");
         assert_eq!(nanos(1_500_000), "1.5 ms");
         assert_eq!(nanos(250_000_000), "250 ms");
         assert_eq!(nanos(12_340_000_000), "12.3 s");

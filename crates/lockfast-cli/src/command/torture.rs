@@ -14,6 +14,7 @@ use lockfast_torture::judge::{self, Tally, Verdict};
 use lockfast_torture::rig::{self, Row};
 use lockfast_torture::route::Route;
 use lockfast_torture::schedule::{self, Terms};
+use lockfast_torture::{history, referee, summary};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -38,6 +39,9 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// # Cancel safety
 /// Not safe: the fleet ends by itself, but nobody waits for it.
 pub(crate) async fn run(args: &Torture, global: &Global, output: &Output) -> Outcome {
+    if let Some(recorded) = &args.judge {
+        return judge_again(recorded, args.out.as_deref(), output);
+    }
     let (store, row) = choose(args, global, output)?;
     let (terms, left_out) = terms(args, &store, row)?;
     for sentence in left_out {
@@ -60,14 +64,45 @@ pub(crate) async fn run(args: &Torture, global: &Global, output: &Output) -> Out
         director::Failure::Unsuitable(message) => Failure::new(CONFIG, message),
         other => Failure::new(INTERNAL, other.to_string()),
     })?;
-    show_verdict(&verdict, output)
+    show_verdict(&verdict, &options.directory, output)
 }
 
-fn show_verdict(verdict: &Verdict, output: &Output) -> Outcome {
+/// Judges what an earlier run recorded.
+fn judge_again(recorded: &Path, out: Option<&Path>, output: &Output) -> Outcome {
+    let refuse = |path: &Path, error: std::io::Error| {
+        Failure::new(CONFIG, format!("{} cannot be judged: {error}", path.display()))
+    };
+    let is_whole = recorded.file_name().is_some_and(|name| name == history::MERGED);
+    let into = match (out, recorded.parent()) {
+        (Some(out), _) => {
+            std::fs::create_dir_all(out).map_err(|error| refuse(out, error))?;
+            out
+        }
+        _ if recorded.is_dir() => recorded,
+        (None, Some(parent)) if is_whole && parent.as_os_str().is_empty() => Path::new("."),
+        (None, Some(parent)) if is_whole => parent,
+        _ => {
+            let name = quote(&recorded.display().to_string());
+            let flaw = if recorded.exists() {
+                "is not the directory of a run; say with --out where to put the report"
+            } else {
+                "does not exist; give the directory of a run or its history.jsonl"
+            };
+            return Err(Failure::usage(format!("--judge {name} {flaw}")));
+        }
+    };
+    let verdict = referee::conclude(recorded, into).map_err(|error| refuse(recorded, error))?;
+    show_verdict(&verdict, into, output)
+}
+
+fn show_verdict(verdict: &Verdict, directory: &Path, output: &Output) -> Outcome {
     if output.json() {
         let value = serde_json::to_value(verdict);
         output.value(&value.map_err(|error| Failure::internal("no verdict", error))?)?;
+    } else {
+        output.table(summary::text(verdict).trim_end())?;
     }
+    output.note(&format!("report: {}", directory.join(referee::REPORT).display()));
     let is_found = |tally: &Tally| tally.allowed > 0;
     match verdict.outcome {
         judge::Outcome::Broken => Ok(FOUND_BROKEN),

@@ -160,3 +160,35 @@ fn what_is_typed_wrong_is_explained_before_anything_happens() {
         }
     }
 }
+
+#[test]
+fn a_record_is_judged_again() {
+    let sandbox = Sandbox::new();
+    let line = |at: u64, rest: &str| format!("{{\"at\":{at},\"worker\":1,{rest}}}\n");
+    let mut record = String::new();
+    for (claim, from) in [(1, 100), (2, 150)] {
+        let asked = format!(
+            "\"what\":\"asked\",\"claim\":{claim},\"lock\":\"a\\u001b[2J\",\"mode\":\"exclusive\""
+        );
+        let granted =
+            format!("\"what\":\"granted\",\"claim\":{claim},\"fence\":{claim},\"deadline\":999");
+        let ended =
+            format!("\"what\":\"ended\",\"claim\":{claim},\"how\":\"drop\",\"deadline\":999");
+        record += &(line(from, &asked) + &line(from, &granted) + &line(from + 100, &ended));
+    }
+    std::fs::write(sandbox.path("mine.jsonl"), record).unwrap();
+    let refused = sandbox.run(["torture", "--judge", "mine.jsonl"]).expect(64);
+    assert!(refused.stderr.contains("say with --out where"), "{}", refused.stderr);
+    let refused = sandbox.run(["torture", "--judge", "gone"]).expect(64);
+    assert!(refused.stderr.contains("--judge \"gone\" does not exist"), "{}", refused.stderr);
+
+    let found = sandbox.run(["torture", "--judge", "mine.jsonl", "--out", "new"]).expect(2);
+    assert!(found.stdout.starts_with("1 promise was broken"), "{}", found.stdout);
+    assert!(found.stdout.contains("two held \"a\\u{1b}[2J\" at 0.000 s"), "{}", found.stdout);
+    assert!(found.stderr.contains("report: new/report.html"), "{}", found.stderr);
+    let again = sandbox.run(["torture", "--judge", "new/history.jsonl", "--json"]).expect(2);
+    assert_eq!(again.json()["found"]["overlap"]["broken"], 1);
+    std::fs::create_dir(sandbox.path("empty")).unwrap();
+    let refused = sandbox.run(["torture", "--judge", "empty"]).expect(78);
+    assert!(refused.stderr.contains("there is no history in it"), "{}", refused.stderr);
+}
