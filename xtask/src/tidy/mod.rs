@@ -2,6 +2,7 @@
 //! is a function from the tree to what it found, so that it can be tested on a made-up tree.
 
 mod contract;
+mod guarantees;
 mod layout;
 mod prose;
 mod size;
@@ -58,6 +59,7 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     layout::backends,
     layout::code_map,
     contract::promises,
+    guarantees::tests_exist,
     prose::titles,
     prose::links,
 ];
