@@ -14,6 +14,9 @@ pub(super) fn tests_exist(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut columns: Vec<&str> = Vec::new();
     for (number, line) in (1..).zip(page.text.lines()) {
+        if line.starts_with("|---") {
+            continue;
+        }
         let Some(cells) = cells(line) else {
             columns.clear();
             continue;
