@@ -71,7 +71,8 @@ struct Patient {
     settings: Settings,
     /// As the server calls us, fit for a statement.
     role: String,
-    is_superuser: bool,
+    /// Those that this role is, or can become.
+    superusers: String,
     is_standby: bool,
     is_read_only: bool,
     version: String,
@@ -94,7 +95,11 @@ async fn look(config: Config) -> Result<Vec<Finding>, Failure> {
 
 impl Patient {
     async fn meet(config: Config, session: Session) -> Result<Self, Failure> {
-        const QUESTION: &str = "SELECT quote_ident(current_user), r.rolsuper, pg_is_in_recovery(), \
+        // Whoever is a member of a role can take it on.
+        const QUESTION: &str = "SELECT quote_ident(current_user), CASE WHEN r.rolsuper THEN \
+            quote_ident(current_user) ELSE coalesce((SELECT string_agg(quote_ident(s.rolname), ', ') \
+            FROM pg_roles s WHERE s.rolsuper AND pg_has_role(s.oid, 'MEMBER')), '') END, \
+            pg_is_in_recovery(), \
             current_setting('default_transaction_read_only') = 'on', \
             current_setting('server_version'), \
             current_setting('server_version_num')::integer \
@@ -105,7 +110,7 @@ impl Patient {
         let settings = Settings::read(&session, limit).await?;
         Ok(Self {
             role: get(row, 0)?,
-            is_superuser: get(row, 1)?,
+            superusers: get(row, 1)?,
             is_standby: get(row, 2)?,
             is_read_only: get(row, 3)?,
             version: get(row, 4)?,

@@ -26,16 +26,20 @@ pub(super) async fn look(patient: &Patient) -> Result<Vec<Finding>, Failure> {
 
 fn judge_superuser(patient: &Patient) -> Finding {
     const CHECK: &str = "superuser";
-    let role = &patient.role;
-    if patient.is_superuser {
+    let (role, superusers) = (&patient.role, &patient.superusers);
+    if !superusers.is_empty() {
+        let fact = match superusers == role {
+            true => format!("the role {role} is a superuser"),
+            false => format!("the role {role} can become {superusers}, a superuser"),
+        };
         return Finding::warn(
             CHECK,
-            format!("the role {role} is a superuser"),
+            fact,
             "whoever gets hold of the URL can do anything on the server, locks are the least of it",
             "use a role with the rights that the store's page lists",
         );
     }
-    Finding::ok(CHECK, format!("the role {role} is no superuser"))
+    Finding::ok(CHECK, format!("the role {role} is no superuser, and cannot become one"))
 }
 
 /// The schema's state, and whether there is one.

@@ -88,3 +88,17 @@ async fn rights_that_are_too_many() {
     expect(&diagnosis, "superuser", Severity::Warn, &["maker is a superuser"]);
     assert_eq!(finding(&diagnosis, "schema-rights").0, Severity::Ok);
 }
+
+/// B82: whoever is a member of a superuser's role can take it on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_that_can_become_a_superuser() {
+    let postgres = start(Setup::new().durable());
+    expect(&diagnose(&url(&postgres)).await, "superuser", Severity::Ok, &["cannot become one"]);
+    // Also by way of a role between them, and where it is not inherited.
+    postgres.sql(&format!(
+        "CREATE ROLE \"the boss\" SUPERUSER; CREATE ROLE deputy NOINHERIT; GRANT \"the boss\" TO deputy; \
+         GRANT deputy TO {ROLE}"
+    ));
+    let said = ["can become \"the boss\", a superuser"];
+    expect(&diagnose(&url(&postgres)).await, "superuser", Severity::Warn, &said);
+}
