@@ -110,6 +110,9 @@ impl Machine {
     fn time_service(&self) -> Finding {
         let found = TIME_SERVICES.iter().find(|(path, _)| self.root.join(path).exists());
         match found {
+            Some((_, fact)) if fact.starts_with("chronyd") => {
+                Finding::ok(TIME_SERVICE, format!("{fact}, and slews by {}", self.chrony_limit()))
+            }
             Some((_, fact)) => Finding::ok(TIME_SERVICE, *fact),
             None => Finding::unknown(
                 TIME_SERVICE,
@@ -118,6 +121,19 @@ impl Machine {
                 "see that the machine's clock is kept right (timedatectl, chronyc tracking)",
             ),
         }
+    }
+
+    /// By how much chronyd may speed the clock up or slow it down. It does not change deadlines here,
+    /// for which a clock that is never slewed is looked at as well; on a store's server it matters.
+    fn chrony_limit(&self) -> String {
+        const DEFAULT_PPM: f64 = 83_333.333;
+        let files = ["etc/chrony/chrony.conf", "etc/chrony.conf"];
+        let Some(text) = files.iter().find_map(|path| self.read(path).ok()) else {
+            return "an amount that cannot be read".into();
+        };
+        let limit = text.lines().find_map(|line| line.trim().strip_prefix("maxslewrate"));
+        let limit = limit.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        format!("{:.2} % at most (maxslewrate)", limit.unwrap_or(DEFAULT_PPM) / 1e4)
     }
 
     fn open_files(&self) -> Finding {
@@ -312,7 +328,11 @@ mod tests {
         bench.remove("run/systemd/timesync/synchronized");
         bench.find(TIME_SERVICE, Severity::Unknown, "no trace");
         bench.write("run/chrony/chronyd.pid", "7\n");
-        bench.find(TIME_SERVICE, Severity::Ok, "chronyd runs");
+        bench.find(TIME_SERVICE, Severity::Ok, "chronyd runs, and slews by an amount that cannot");
+        bench.write("etc/chrony/chrony.conf", "pool x\nmakestep 1 3\n");
+        bench.find(TIME_SERVICE, Severity::Ok, "8.33 % at most");
+        bench.write("etc/chrony/chrony.conf", "pool x\n maxslewrate 500 # slow\n");
+        bench.find(TIME_SERVICE, Severity::Ok, "0.05 % at most");
     }
 
     #[test]
