@@ -70,10 +70,14 @@ fn check(diagnosis: &Diagnosis, check: &str, severity: Severity, words: &str) {
     assert!(found.fact.contains(words), "{found:?}");
 }
 
-/// The names of what is not ok. The version is left out: that of the servers here may have holes.
+/// What depends on the machine that the tests run on: the version of its servers may have holes, and
+/// when it is busy, answers are late.
+const LEFT_OUT: [&str; 3] = ["version", "clock-rate", "latency"];
+
+/// The names of what is not ok.
 fn flaws(diagnosis: &Diagnosis, severity: Severity) -> Vec<&'static str> {
     let found = diagnosis.findings.iter();
-    let found = found.filter(|it| it.severity == severity && it.check != "version");
+    let found = found.filter(|it| it.severity == severity && !LEFT_OUT.contains(&it.check));
     found.map(|finding| finding.check).collect()
 }
 

@@ -63,9 +63,13 @@ fn start_with_rights(more: &str) -> (Nodes, String) {
     (nodes, url)
 }
 
+/// What depends on the machine that the tests run on: the version of its servers may have holes, and
+/// when it is busy, answers are late.
+const LEFT_OUT: [&str; 4] = ["version", "clock-rate", "latency", "node-latency"];
+
 fn names(diagnosis: &Diagnosis, severity: Severity) -> Vec<&'static str> {
     let found = diagnosis.findings.iter();
-    let found = found.filter(|it| it.severity == severity && it.check != "version");
+    let found = found.filter(|it| it.severity == severity && !LEFT_OUT.contains(&it.check));
     let mut names: Vec<_> = found.map(|finding| finding.check).collect();
     names.sort_unstable();
     names.dedup();
@@ -85,7 +89,7 @@ async fn good_nodes_are_all_ok() {
     check(&diagnosis, "distinct-servers", Severity::Ok, "3 that are not the same");
     check(&diagnosis, "persistence-mix", Severity::Ok, "3 keep everything");
     for node in &nodes.0 {
-        for check in ["reachable", "node-latency", "eviction", "clock-rate"] {
+        for check in ["reachable", "eviction", "saving"] {
             assert_eq!(find(&diagnosis, check, Some(node)).severity, Severity::Ok);
         }
     }
