@@ -24,12 +24,15 @@ pub(crate) struct Row {
     schemes: &'static [&'static str],
     /// Starts the servers.
     start: fn() -> Started,
-    /// Whether there are shared locks and permits.
-    pub(crate) has_modes: bool,
+    pub(crate) has_shared: bool,
+    pub(crate) has_permits: bool,
     /// Whether waiters are served in order of arrival.
     pub(crate) is_fair: bool,
     /// Whether it sees the end of a process, before any ttl.
     pub(crate) sees_processes: bool,
+    /// Whether a lock is held by a session, and so as long as that: no ttl ends it, it does not outlive
+    /// its process, and neither a label's text nor an operator's reason is known.
+    pub(crate) is_session: bool,
 }
 
 /// A store that runs: its URL, and what ends when it is dropped.
@@ -44,49 +47,71 @@ pub(crate) const ROWS: &[Row] = &[
         name: "embedded",
         schemes: &["embedded"],
         start: start_embedded,
-        has_modes: true,
+        has_shared: true,
+        has_permits: true,
         is_fair: true,
         sees_processes: true,
+        is_session: false,
     },
     Row {
         name: "redis",
         schemes: &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"],
         start: start_redis,
-        has_modes: true,
+        has_shared: true,
+        has_permits: true,
         is_fair: true,
         sees_processes: false,
+        is_session: false,
     },
     Row {
         name: "redlock",
         schemes: &["redlock"],
         start: start_redlock,
-        has_modes: false,
+        has_shared: false,
+        has_permits: false,
         is_fair: false,
         sees_processes: false,
+        is_session: false,
     },
     Row {
         name: "postgres",
         schemes: &["postgres", "postgresql"],
         start: start_postgres,
-        has_modes: true,
+        has_shared: true,
+        has_permits: true,
         is_fair: true,
         sees_processes: false,
+        is_session: false,
+    },
+    Row {
+        name: "advisory",
+        schemes: &["postgres", "postgresql"],
+        start: start_advisory,
+        has_shared: true,
+        has_permits: false,
+        is_fair: true,
+        sees_processes: true,
+        is_session: true,
     },
     Row {
         name: "mariadb",
         schemes: &["mysql", "mariadb"],
         start: start_mariadb,
-        has_modes: true,
+        has_shared: true,
+        has_permits: true,
         is_fair: true,
         sees_processes: false,
+        is_session: false,
     },
     Row {
         name: "mysql",
         schemes: &["mysql", "mariadb"],
         start: start_mysql,
-        has_modes: true,
+        has_shared: true,
+        has_permits: true,
         is_fair: true,
         sees_processes: false,
+        is_session: false,
     },
 ];
 
@@ -113,12 +138,21 @@ fn start_redlock() -> Started {
 }
 
 fn start_postgres() -> Started {
+    start_postgres_with("")
+}
+
+fn start_advisory() -> Started {
+    start_postgres_with("?mode=advisory")
+}
+
+fn start_postgres_with(options: &str) -> Started {
     // It does not ask for the password: thousands of rounds of SCRAM without optimisation would be
     // most of what the processes do.
     let server = Postgres::start();
     server.sql("CREATE ROLE app LOGIN");
     server.sql("GRANT CREATE ON DATABASE postgres TO app");
-    Started { url: server.url_as("app", Some(SECRET)), _servers: Box::new(server) }
+    let url = server.url_as("app", Some(SECRET)) + options;
+    Started { url, _servers: Box::new(server) }
 }
 
 fn start_mariadb() -> Started {

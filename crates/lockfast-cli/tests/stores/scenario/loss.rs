@@ -30,7 +30,8 @@ fn a_job_that_ignores_term_is_killed(stage: &Stage<'_>) {
     let holder = stage.hold(&["--grace", "200ms"], deaf);
     revoke(stage);
     let finished = holder.finish().expect(120);
-    assert!(finished.stderr.contains("maintenance"), "{}", finished.stderr);
+    let reason = if stage.row.is_session { "ended the session" } else { "maintenance" };
+    assert!(finished.stderr.contains(reason), "{}", finished.stderr);
     stage.check_job_is_gone();
     stage.try_it().expect(0);
 }

@@ -1,4 +1,4 @@
-//! Shared locks and permits; where a store has neither, that it says so.
+//! Shared locks and permits; where a store does not have them, that it says so.
 
 use crate::sandbox::Finished;
 use crate::stage::Stage;
@@ -20,12 +20,16 @@ pub(super) fn check_refusal(stage: &Stage<'_>, mode: &[&str]) {
     // A busy code must not hide that it can never work.
     let Finished { stderr, .. } =
         stage.run(line.chain(["-E", "0", "--try", "--", "touch", "ran"])).expect(125);
-    assert!(stderr.contains(stage.row.name) && stderr.contains("use another store"), "{stderr}");
+    let words = match stage.row.is_session {
+        true => ["postgres", "use mode=lease"],
+        false => [stage.row.name, "use another store"],
+    };
+    assert!(words.iter().all(|word| stderr.contains(word)), "{stderr}");
     assert!(!stage.sandbox.path("ran").exists());
 }
 
 fn readers_share_and_a_writer_waits(stage: &Stage<'_>) {
-    if !stage.row.has_modes {
+    if !stage.row.has_shared {
         return check_refusal(stage, &["--shared"]);
     }
     let reader = stage.hold_until_go(&["--shared"]);
@@ -41,7 +45,7 @@ fn readers_share_and_a_writer_waits(stage: &Stage<'_>) {
 }
 
 fn permits_are_kept(stage: &Stage<'_>) {
-    if !stage.row.has_modes {
+    if !stage.row.has_permits {
         return check_refusal(stage, &["--permits", "2"]);
     }
     std::fs::create_dir(stage.sandbox.path("inside")).unwrap();
@@ -59,7 +63,7 @@ fn permits_are_kept(stage: &Stage<'_>) {
 
 /// B49: it counted as taken, so that `-E 0` hid it.
 fn another_number_of_permits(stage: &Stage<'_>) {
-    if !stage.row.has_modes {
+    if !stage.row.has_permits {
         return check_refusal(stage, &["--permits", "3"]);
     }
     let holder = stage.hold_until_go(&["--permits", "2"]);

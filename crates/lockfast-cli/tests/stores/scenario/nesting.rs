@@ -83,7 +83,7 @@ fn under_a_job_that_survives_a_loss(stage: &Stage<'_>) {
 
 /// It would wait for itself for ever.
 fn from_shared_to_exclusive_is_refused(stage: &Stage<'_>) {
-    if !stage.row.has_modes {
+    if !stage.row.has_shared {
         return check_refusal(stage, &["--shared"]);
     }
     let script = format!("{BINARY} run {} -- true", stage.lock);
