@@ -52,6 +52,7 @@ impl Judge {
             losses: self.losses,
             take_over: self.take_over,
             free_wait: self.free_wait,
+            overtaken: self.overtaken,
             findings: self.findings.into_detailed(),
         }
     }

@@ -15,6 +15,7 @@ mod faults;
 mod finding;
 mod gate;
 mod lock;
+mod order;
 mod queue;
 mod rule;
 mod verdict;
@@ -27,7 +28,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 pub use faults::FaultSpan;
 pub use finding::{Finding, Kind, Party, Ruling, Tally};
 pub use verdict::{
-    Counts, FreeWaits, Losses, Outcome, Run, TakeOver, VERDICT_FORMAT, Verdict, Writes,
+    Counts, FreeWaits, Losses, Outcome, Overtaken, Run, TakeOver, VERDICT_FORMAT, Verdict, Writes,
 };
 
 use crate::history::{Event, Mode, What};
@@ -76,6 +77,7 @@ pub struct Judge {
     told: Vec<i64>,
     take_over: Option<TakeOver>,
     free_wait: FreeWaits,
+    overtaken: Overtaken,
     killed: HashSet<u32>,
     is_over: bool,
     is_searched: bool,
@@ -240,6 +242,7 @@ impl Judge {
         claim.held = Some(Held { granted: at, fence, deadline, proof: at });
         let claim = claim.clone();
         self.rule_fence(&claim, at < deadline);
+        self.note_order(at, &claim);
         let lock = &mut self.locks[claim.lock];
         if at < deadline {
             lock.holds.begin(id, usage(claim.mode), at);

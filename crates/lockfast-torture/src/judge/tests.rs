@@ -308,6 +308,24 @@ fn a_revocation_lets_the_next_in_first() {
 }
 
 #[test]
+fn whoever_is_overtaken_is_seen_unless_a_fault_explains_it() {
+    let story = |from: u64| {
+        Story::new()
+            .fault(from, from + 100, "pause", &format!("worker {}", worker_of(20)))
+            .ask(100, 10, Exclusive)
+            .grant(100, 10, 1)
+            .ask(200, 20, Exclusive)
+            .release(300, 10)
+            .hold(4_200, 4_300, 30, 2, Exclusive)
+            .grant(4_400, 20, 3)
+            .release(4_500, 20)
+    };
+    let verdict = story(50_000).judge();
+    assert_eq!((verdict.overtaken.count, verdict.overtaken.longest), (1, 4_000 * MS));
+    assert_eq!(story(500).judge().overtaken.count, 0);
+}
+
+#[test]
 fn a_fault_beyond_the_guarantee_allows_a_second_grant_and_no_lower_fence() {
     let story = |beyond, fence| {
         Story::new()

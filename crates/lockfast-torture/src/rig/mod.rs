@@ -140,6 +140,7 @@ const MAJORITY: ServerFault = ServerFault {
 pub const ROWS: &[Row] = &[
     embedded::ROW,
     redis::SINGLE,
+    redis::REPLICATED,
     redis::FAILOVER,
     redis::REDLOCK,
     postgres::ROW,

@@ -5,13 +5,17 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use lockfast_faults::redis::topology::{cut_off, promote, wait_for_sync};
+use lockfast_faults::redis::topology::{cut_off, promote};
 use lockfast_faults::redis::{Redis, Setup};
 use lockfast_faults::signpost::Signpost;
+use lockfast_faults::wait::wait_until;
 
 use super::host::{Host, unknown};
 use super::need::{From, Need};
 use super::{CLOCK, KILL, MAJORITY, PAUSE, Planned, RESTART, Rig, RigOptions, Row, ServerFault};
+
+/// How long a replica may take to follow.
+const FOLLOW_TIME_MAX: Duration = Duration::from_secs(60);
 
 const NEEDS: &[Need] = &[
     Need { program: "redis-server", from: From::Package("redis-server") },
@@ -46,6 +50,25 @@ pub(super) const FAILOVER: Row = Row {
     proxied: true,
     faults: &[PROMOTION],
     start: start_failover,
+};
+
+/// The replica stands still, so that no grant is confirmed.
+const REPLICA: ServerFault = ServerFault {
+    name: "server-replica",
+    about: "the replica is stopped (SIGSTOP), and continues",
+    outage: true,
+    beyond: false,
+};
+
+pub(super) const REPLICATED: Row = Row {
+    name: "redis-replicas",
+    about: "a Redis server with a replica that must have every grant (min_replicas=1)",
+    schemes: &[],
+    needs: NEEDS,
+    servers: 1,
+    proxied: true,
+    faults: &[KILL, RESTART, PAUSE, REPLICA],
+    start: start_replicated,
 };
 
 /// How many nodes: the fewest of which one may be out of reach.
@@ -140,19 +163,64 @@ impl Rig for Nodes {
 }
 
 #[derive(Debug)]
+struct Replicated {
+    serving: Host<Redis>,
+    replica: Redis,
+}
+
+fn start_replicated(options: &RigOptions) -> io::Result<Box<dyn Rig>> {
+    let serving = setup(options).start();
+    let replica = Setup::new().append_always().replica_of(&serving).start();
+    wait_until_linked(&replica);
+    Ok(Box::new(Replicated { serving: Host::new(serving, options.ttl), replica }))
+}
+
+/// Waits until a replica follows its master again, which may be in use.
+fn wait_until_linked(replica: &Redis) {
+    wait_until("the replica follows", FOLLOW_TIME_MAX, || {
+        replica.info("master_link_status") == "up"
+    });
+}
+
+impl Rig for Replicated {
+    fn url(&self) -> String {
+        format!("{}?min_replicas=1", self.serving.server.url())
+    }
+
+    fn begin(&mut self, planned: &Planned) -> io::Result<()> {
+        if planned.fault.name == REPLICA.name {
+            self.replica.pause();
+            return Ok(());
+        }
+        self.serving.begin(planned)
+    }
+
+    fn heal(&mut self, planned: &Planned) -> io::Result<()> {
+        if planned.fault.name == REPLICA.name {
+            self.replica.resume();
+        } else {
+            self.serving.heal(planned)?;
+        }
+        wait_until_linked(&self.replica);
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
 struct Failover {
     /// Where clients connect to: whoever serves now is behind it.
     signpost: Signpost,
     serving: Redis,
     replica: Redis,
+    ttl: Duration,
 }
 
-fn start_failover(_: &RigOptions) -> io::Result<Box<dyn Rig>> {
+fn start_failover(options: &RigOptions) -> io::Result<Box<dyn Rig>> {
     let serving = Setup::new().append_always().start();
     let replica = Setup::new().append_always().replica_of(&serving).start();
-    wait_for_sync(&serving, &replica);
+    wait_until_linked(&replica);
     let signpost = Signpost::to(serving.address());
-    Ok(Box::new(Failover { signpost, serving, replica }))
+    Ok(Box::new(Failover { signpost, serving, replica, ttl: options.ttl }))
 }
 
 impl Rig for Failover {
@@ -160,13 +228,14 @@ impl Rig for Failover {
         self.serving.url_at(self.signpost.address())
     }
 
-    /// The replica hears nothing for 0.2 to 1.2 s, and then takes over.
+    /// The replica hears nothing until all that it knows of has ended, and then takes over: what was
+    /// granted last is then free to whoever asks.
     fn begin(&mut self, planned: &Planned) -> io::Result<()> {
         if planned.fault.name != PROMOTION.name {
             return Err(unknown(planned));
         }
         cut_off(&self.replica);
-        thread::sleep(Duration::from_millis(200 + planned.chance % 1_000));
+        thread::sleep(self.ttl.mul_f64(1.1 + (planned.chance % 1_000) as f64 / 1_000.0));
         promote(&self.replica);
         self.signpost.turn_to(self.replica.address());
         std::mem::swap(&mut self.serving, &mut self.replica);
@@ -176,7 +245,7 @@ impl Rig for Failover {
     /// Who served before is now a replica.
     fn heal(&mut self, _: &Planned) -> io::Result<()> {
         self.replica.cli(&["REPLICAOF", "127.0.0.1", &self.serving.port().to_string()]);
-        wait_for_sync(&self.serving, &self.replica);
+        wait_until_linked(&self.replica);
         Ok(())
     }
 }

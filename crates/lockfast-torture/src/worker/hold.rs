@@ -1,15 +1,21 @@
 //! What a task does with a lock that it has, and how it ends.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use lockfast::{Guard, Lease, LossCause, Moment, Released, RevokeOutcome, RevokeRequest};
+use lockfast::{Fence, Guard, Lease, LossCause, Moment, Released, RevokeOutcome, RevokeRequest};
 
 use super::task::{Task, Wish};
-use super::{word_of_error, word_of_loss};
+use super::{THREADS, word_of_error, word_of_loss};
 use crate::history::{Mode, What};
 
 /// Between two looks at a lock that is held.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// For how long a process may do nothing at all.
+const BLOCK_MAX: Duration = Duration::from_millis(40);
 
 /// A lock that a task has.
 pub(super) struct Hold<'a> {
@@ -131,11 +137,41 @@ impl<'a> Hold<'a> {
         });
     }
 
-    /// Has the lock taken away, by an operator who may or may not know whom he takes it from.
+    /// Has the lock taken away, by an operator who may or may not know whom he takes it from. Some
+    /// go on with whoever is next, who may not have heard yet that it is: least of all in a process
+    /// of which no thread runs.
     async fn revoke(&mut self) {
+        let dice = &mut self.task.dice;
+        let expect_fence = dice.one_in(2).then(|| self.guard.fence());
+        let (more, blocks) = (dice.below(3), dice.one_in(2));
+        let span = dice.time_between(BLOCK_MAX / 10, BLOCK_MAX);
+        let mut revocations = pin!(async {
+            tokio::join!(
+                self.revoke_from(expect_fence),
+                async {
+                    if more > 0 {
+                        self.revoke_from(None).await;
+                    }
+                },
+                async {
+                    if more > 1 {
+                        self.revoke_from(None).await;
+                    }
+                },
+            )
+        });
+        let sent = poll_fn(|context| Poll::Ready(revocations.as_mut().poll(context))).await;
+        if blocks {
+            block_threads(span);
+        }
+        if sent.is_pending() {
+            revocations.await;
+        }
+    }
+
+    async fn revoke_from(&self, expect_fence: Option<Fence>) {
         let name = self.guard.name().clone();
         let lock = name.to_string();
-        let expect_fence = self.task.dice.one_in(2).then(|| self.guard.fence());
         let request = RevokeRequest { name, expect_fence, reason: "torture".into() };
         let recorder = &self.task.shared.recorder;
         recorder.record(What::Revoking { lock: lock.clone() });
@@ -196,6 +232,14 @@ impl<'a> Hold<'a> {
         };
         task.shared.recorder.record(What::Released { claim, how });
     }
+}
+
+/// Lets no task of this process run for a while. The keeper has a thread of its own.
+fn block_threads(span: Duration) {
+    for _ in 1..THREADS {
+        tokio::spawn(async move { std::thread::sleep(span) });
+    }
+    std::thread::sleep(span);
 }
 
 /// Why a lock that is not held any more is not.

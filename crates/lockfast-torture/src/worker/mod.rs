@@ -32,6 +32,9 @@ pub const COMMAND: &str = "__torture-worker";
 /// How long a worker that ends waits until everything is given back.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
 
+/// How many threads run its tasks.
+const THREADS: usize = 2;
+
 /// Between two tries to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -117,7 +120,7 @@ fn play() -> io::Result<()> {
         end.send_replace(true);
     });
     let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     let outcome = runtime.block_on(work(script, ending));
     // A write to a gate may wait for one who was stopped in the middle of his.
     runtime.shutdown_background();
