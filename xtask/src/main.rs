@@ -11,6 +11,7 @@ mod fix;
 mod page;
 mod repeat;
 mod setup;
+mod soak;
 mod step;
 mod suite;
 mod tidy;
@@ -71,6 +72,11 @@ const COMMANDS: &[Command] = &[
         name: "repeat",
         about: "run the tests of a store COUNT times in a row: repeat COUNT [STORE…]",
         run: repeat::run,
+    },
+    Command {
+        name: "soak",
+        about: "torture stores for hours: soak [--hours H] [STORE…] | soak --undone [BUG…]",
+        run: soak::run,
     },
     Command {
         name: "versions",

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use crate::step::{Step, timed};
-use crate::{deps, refuse_arguments, suite, tidy};
+use crate::{deps, refuse_arguments, soak, suite, tidy};
 
 /// Runs all steps and stops at the first that fails.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -18,7 +18,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         timed("build", || {
             Step::cargo(&["build", "--workspace", "--all-targets", "--locked"]).run()
         })?;
-        timed("tests", suite::run)
+        let tally = timed("tests", suite::run)?;
+        timed("torture", soak::brief)?;
+        Ok(tally)
     })?;
     // The last line, for programs that read what a build server prints.
     println!("{tally}");

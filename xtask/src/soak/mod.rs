@@ -1,0 +1,251 @@
+//! `lockfast torture` on stores of its own: briefly in `cargo xtask test`, for hours in
+//! `cargo xtask soak`, and with mended bugs undone, to see that it finds them.
+
+mod run;
+mod undone;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::setup;
+use crate::step::{Step, timed};
+use crate::suite::in_lanes;
+use crate::tree;
+use run::{Outcome, Run, fresh_seed, stores};
+
+const USAGE: &str = "cargo xtask soak [--hours H] [STORE…], or cargo xtask soak --undone [BUG…]";
+
+/// How long each run of `cargo xtask test` lasts; with the start and the end of its servers twice
+/// as long.
+const BRIEF_MINUTES: f64 = 0.25;
+
+/// The seed that every test run has, beside a fresh one.
+const SEED: u64 = 11;
+
+/// How long each run of a soak lasts, unless less is asked for.
+const SOAK_MINUTES: f64 = 10.0;
+
+/// Where what was recorded goes, below the target directory.
+const FOLDER: &str = "torture";
+
+/// What `cargo xtask soak` is asked for.
+#[derive(Debug, PartialEq)]
+enum Asked {
+    Soak { hours: f64, stores: Vec<String> },
+    Undone(Vec<String>),
+}
+
+/// Tortures for hours.
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    match parse(arguments)? {
+        Asked::Undone(bugs) => undone::run(&bugs),
+        Asked::Soak { hours, stores } => {
+            setup::run(&[])?;
+            let lockfast = build()?;
+            let all = run::stores(&lockfast)?;
+            soak(&lockfast, Duration::from_secs_f64(hours * 3600.0), choose(&all, stores)?)
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<Asked> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["--undone", bugs @ ..] => {
+            Ok(Asked::Undone(bugs.iter().map(ToString::to_string).collect()))
+        }
+        ["--hours", hours, stores @ ..] => {
+            let hours = hours.parse().ok().filter(|hours| *hours > 0.0 && *hours <= 1000.0);
+            let hours =
+                hours.with_context(|| format!("H is a number of hours above 0: {USAGE}"))?;
+            named(hours, stores)
+        }
+        stores => named(1.0, stores),
+    }
+}
+
+fn named(hours: f64, stores: &[&str]) -> Result<Asked> {
+    if let Some(option) = stores.iter().find(|word| word.starts_with('-')) {
+        bail!("{option:?} is not understood: {USAGE}");
+    }
+    Ok(Asked::Soak { hours, stores: stores.iter().map(ToString::to_string).collect() })
+}
+
+fn choose(all: &[String], asked: Vec<String>) -> Result<Vec<String>> {
+    if let Some(name) = asked.iter().find(|name| !all.contains(name)) {
+        bail!("there is no store {name:?}; there are {}", all.join(", "));
+    }
+    Ok(if asked.is_empty() { all.to_vec() } else { asked })
+}
+
+/// Builds the command, and tells where it is.
+fn build() -> Result<PathBuf> {
+    timed("build", || Step::cargo(&["build", "--locked", "--bin", "lockfast"]).run())?;
+    Ok(tree::target()?.join("debug/lockfast"))
+}
+
+/// The step of `cargo xtask test`: every store, briefly, with a seed that is always the same and one
+/// that never is.
+pub(crate) fn brief() -> Result<()> {
+    let lockfast = build()?;
+    let fresh = fresh_seed()?;
+    eprintln!("  fresh seed {fresh}");
+    let mut jobs = Vec::new();
+    for seed in [SEED, fresh] {
+        for store in stores(&lockfast)? {
+            jobs.push(Run { store, seed, minutes: BRIEF_MINUTES, more: Vec::new() });
+        }
+    }
+    let failed = Mutex::new(Vec::new());
+    in_lanes(jobs, |job| {
+        let outcome = carry_out(&job, &lockfast)?;
+        if outcome.failure.is_some() {
+            let (repetition, kept) = (job.to_string(), outcome.directory.display().to_string());
+            let line = format!("{} failed; see {kept}; repeat it with\n  {repetition}", job.store);
+            failed.lock().ok().context("a thread panicked")?.push(line);
+        }
+        Ok(())
+    })?;
+    let failed = failed.into_inner().ok().context("a thread panicked")?;
+    if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("\n")) }
+}
+
+/// Carries out one run, says how it went, and keeps what was recorded of one that failed.
+fn carry_out(job: &Run, lockfast: &Path) -> Result<Outcome> {
+    let outcome = job.carry_out(lockfast, &tree::target()?.join(FOLDER))?;
+    let (store, seed) = (&job.store, job.seed);
+    match &outcome.failure {
+        None => {
+            eprintln!("  ok     {store}, seed {seed}: {}", outcome.figures());
+            std::fs::remove_dir_all(&outcome.directory)?;
+        }
+        Some(failure) => {
+            let kept = outcome.directory.display();
+            eprintln!("  FAILED {store}, seed {seed}: {failure}; see {kept}\n{}", outcome.said);
+        }
+    }
+    Ok(outcome)
+}
+
+/// What came of all runs on a store.
+#[derive(Debug, Default)]
+struct Sum {
+    runs: u32,
+    failed: Vec<u64>,
+    holds: f64,
+    faults: f64,
+    overlaps: f64,
+    refused: f64,
+    losses: f64,
+    take_over: f64,
+    free_wait: f64,
+}
+
+impl Sum {
+    fn add(&mut self, seed: u64, outcome: &Outcome) {
+        self.runs += 1;
+        self.failed.extend(outcome.failure.is_some().then_some(seed));
+        self.holds += outcome.number(&["counts", "granted"]);
+        self.faults += outcome.faults();
+        self.overlaps += outcome.number(&["counts", "overlaps"]);
+        self.refused += outcome.number(&["writes", "refused"]);
+        self.losses += outcome.number(&["losses", "count"]);
+        let seconds = |path: &[&str]| outcome.number(path) / 1e9;
+        self.take_over = self.take_over.max(seconds(&["take_over", "took_without_outages"]));
+        self.free_wait = self.free_wait.max(seconds(&["free_wait", "longest_counted"]));
+    }
+}
+
+/// Tortures these stores with ever new seeds until the time is over.
+#[allow(clippy::disallowed_methods, reason = "how long to go on decides nothing else")]
+fn soak(lockfast: &Path, time: Duration, stores: Vec<String>) -> Result<()> {
+    let end = Instant::now() + time;
+    let lanes = stores.len().min(2);
+    let part = time.as_secs_f64() / 60.0 / stores.len().div_ceil(lanes.max(1)) as f64;
+    let minutes = SOAK_MINUTES.min(part);
+    let sums = Mutex::new(BTreeMap::<String, Sum>::new());
+    while Instant::now() < end {
+        in_lanes(stores.clone(), |store| {
+            let job = Run { store, seed: fresh_seed()?, minutes, more: Vec::new() };
+            let outcome = carry_out(&job, lockfast)?;
+            let mut sums = sums.lock().ok().context("a thread panicked")?;
+            sums.entry(job.store).or_default().add(job.seed, &outcome);
+            Ok(())
+        })?;
+    }
+    let sums = sums.into_inner().ok().context("a thread panicked")?;
+    println!("{}", table(&sums)?);
+    if sums.values().any(|sum| !sum.failed.is_empty()) {
+        bail!("what failed is kept in {}", tree::target()?.join(FOLDER).display());
+    }
+    Ok(())
+}
+
+fn table(sums: &BTreeMap<String, Sum>) -> Result<String> {
+    let mut text = String::from(
+        "| store | runs | failed seeds | holds | faults | overlaps | stale writes refused | losses | \
+         longest take-over | longest wait while free |\n|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for (store, sum) in sums {
+        let failed: Vec<String> = sum.failed.iter().map(ToString::to_string).collect();
+        let failed = if failed.is_empty() { "none".to_owned() } else { failed.join(", ") };
+        let Sum { runs, holds, faults, overlaps, refused, losses, take_over, free_wait, .. } = sum;
+        writeln!(
+            text,
+            "| {store} | {runs} | {failed} | {holds} | {faults} | {overlaps} | {refused} | {losses} | \
+             {take_over:.1} s | {free_wait:.1} s |"
+        )?;
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(line: &str) -> Result<Asked> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn hours_stores_and_bugs_are_understood() {
+        let soak = |hours, stores: &[&str]| Asked::Soak {
+            hours,
+            stores: stores.iter().map(ToString::to_string).collect(),
+        };
+        assert_eq!(asked("").unwrap(), soak(1.0, &[]));
+        assert_eq!(asked("--hours 0.5 redis mysql").unwrap(), soak(0.5, &["redis", "mysql"]));
+        assert_eq!(asked("--undone B14").unwrap(), Asked::Undone(vec!["B14".to_owned()]));
+        for wrong in ["--hours", "--hours x", "--hours 0", "--hours -1 redis", "redis --fast"] {
+            assert!(asked(wrong).is_err(), "{wrong:?}");
+        }
+        let all = ["embedded", "redis"].map(str::to_owned);
+        assert_eq!(choose(&all, Vec::new()).unwrap(), all);
+        assert!(choose(&all, vec!["mongo".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn the_table_names_the_seeds_that_failed() {
+        let mut sum = Sum::default();
+        for (seed, failure) in [(3, None), (7, Some("it ended with 1".to_owned()))] {
+            let verdict = json!({
+                "counts": { "granted": 10, "faults": { "kill": 2 } },
+                "take_over": { "took_without_outages": 1_500_000_000_u64 },
+            });
+            let directory = PathBuf::new();
+            sum.add(seed, &Outcome { directory, said: String::new(), failure, verdict });
+        }
+        let text = table(&BTreeMap::from([("redis".to_owned(), sum)])).unwrap();
+        assert!(
+            text.ends_with("| redis | 2 | 7 | 20 | 4 | 0 | 0 | 0 | 1.5 s | 0.0 s |\n"),
+            "{text}"
+        );
+    }
+}

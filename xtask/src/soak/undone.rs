@@ -1,0 +1,181 @@
+//! Whether torture finds what is known to be wrong: builds in which one mended bug is there again.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::FOLDER;
+use super::run::{Outcome, Run, fresh_seed};
+use crate::step::{Step, timed};
+use crate::{setup, tree};
+
+/// How long it may take to find one.
+const MINUTES_MAX: f64 = 5.0;
+
+/// How long each of the runs lasts in which it is looked for.
+const MINUTES: f64 = 0.5;
+
+/// A mended bug, and how torture sees it.
+struct Bug {
+    /// As in docs/bug-record.md, and as the switch is called.
+    name: &'static str,
+    /// Where it is looked for.
+    store: &'static str,
+    /// What makes it show: without faults nothing else can.
+    more: &'static [&'static str],
+    /// What is found.
+    about: &'static str,
+    found: fn(&Outcome) -> Option<String>,
+}
+
+const BUGS: &[Bug] = &[
+    Bug {
+        name: "B14",
+        store: "redis",
+        // What is slow piles up and is sent together.
+        more: &["--faults", "delay", "--tasks", "24"],
+        about: "a lock is granted twice",
+        found: |outcome| {
+            let broken = outcome.number(&["found", "overlap", "broken"]);
+            (broken > 0.0).then(|| format!("{broken} overlaps"))
+        },
+    },
+    Bug {
+        name: "B18",
+        // Answers wait for the replica, so offers overtake them; few tasks make short queues.
+        store: "redis-replicas",
+        more: &["--faults", "none", "--ttl", "8s", "--processes", "2", "--tasks", "6"],
+        about: "a waiter is overtaken by one that came 3 s later, where 0.2 s is usual",
+        found: |outcome| {
+            let longest = outcome.number(&["overtaken", "longest"]) / 1e9;
+            (longest > 3.0).then(|| format!("a waiter overtaken by one {longest:.1} s later"))
+        },
+    },
+    Bug {
+        name: "B42",
+        store: "embedded",
+        more: &["--faults", "none"],
+        about: "a lock is held from after it was taken away and given to the next",
+        found: |outcome| {
+            let findings = outcome.verdict["findings"].as_array();
+            let late = findings.into_iter().flatten().filter_map(born_after_successor);
+            let late = late.fold(0.0, f64::max);
+            (late > 0.003).then(|| format!("a lock held from {late:.3} s after the next had it"))
+        },
+    },
+];
+
+/// By how many seconds a revoked lock was first held after the one to whom it went next.
+fn born_after_successor(finding: &Value) -> Option<f64> {
+    let is_such = finding["kind"] == "fence_not_rising" && finding["ruling"] == "revoked";
+    let granted = |place: usize| finding["parties"][place]["granted"].as_f64();
+    is_such.then_some((granted(1)? - granted(0)?) / 1e9)
+}
+
+/// Looks for these bugs, or all.
+pub(super) fn run(names: &[String]) -> Result<()> {
+    let known: Vec<&str> = BUGS.iter().map(|bug| bug.name).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("{name:?} cannot be undone; there is {}", known.join(", "));
+    }
+    setup::run(&[])?;
+    let is_asked = |bug: &&Bug| names.is_empty() || names.iter().any(|name| name == bug.name);
+    let mut missed = Vec::new();
+    for bug in BUGS.iter().filter(is_asked) {
+        let lockfast = timed(&format!("build without the mending of {}", bug.name), || build(bug))?;
+        if !search(bug, &lockfast)? {
+            missed.push(bug.name);
+        }
+    }
+    if missed.is_empty() {
+        return Ok(());
+    }
+    bail!("not found within {MINUTES_MAX} minutes: {}", missed.join(", "))
+}
+
+/// Builds the command with a bug in it, in a target directory of its own. The compiler is called by
+/// a script, so that only our own crates are compiled anew for each bug.
+fn build(bug: &Bug) -> Result<PathBuf> {
+    let target = tree::target()?.join("undone");
+    fs::create_dir_all(&target)?;
+    let compiler = target.join(bug.name);
+    fs::write(
+        &compiler,
+        format!("#!/bin/sh\nexec \"$@\" --cfg 'lockfast_undone=\"{}\"'\n", bug.name),
+    )?;
+    fs::set_permissions(&compiler, Permissions::from_mode(0o755))?;
+    Step::cargo(&["build", "--locked", "--bin", "lockfast"])
+        .with_env("CARGO_TARGET_DIR", &target.to_string_lossy())
+        .with_env("RUSTC_WORKSPACE_WRAPPER", &compiler.to_string_lossy())
+        .run()?;
+    Ok(target.join("debug/lockfast"))
+}
+
+/// Runs until it is found or the time is over.
+#[allow(clippy::disallowed_methods, reason = "how long it took decides nothing else")]
+fn search(bug: &Bug, lockfast: &Path) -> Result<bool> {
+    let start = Instant::now();
+    let minutes = || start.elapsed().as_secs_f64() / 60.0;
+    eprintln!("  {} on {}: {}", bug.name, bug.store, bug.about);
+    while minutes() < MINUTES_MAX {
+        let run = Run {
+            store: bug.store.to_owned(),
+            seed: fresh_seed()?,
+            minutes: MINUTES,
+            more: bug.more.iter().map(ToString::to_string).collect(),
+        };
+        let outcome = run.carry_out(lockfast, &tree::target()?.join(FOLDER).join(bug.name))?;
+        if outcome.verdict.is_null() {
+            bail!("{run} came to no verdict:\n{}", outcome.said);
+        }
+        match (bug.found)(&outcome) {
+            Some(found) => {
+                let (name, kept) = (bug.name, outcome.directory.display());
+                println!("{name}: found within {:.0} s: {found}; see {kept}", minutes() * 60.0);
+                return Ok(true);
+            }
+            None => fs::remove_dir_all(&outcome.directory)?,
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn outcome(verdict: Value) -> Outcome {
+        Outcome { directory: PathBuf::new(), said: String::new(), failure: None, verdict }
+    }
+
+    #[test]
+    fn what_is_usual_is_no_find() {
+        let late = |ns: u64| {
+            json!({
+                "kind": "fence_not_rising",
+                "ruling": "revoked",
+                "parties": [{ "granted": 1_000 }, { "granted": 1_000 + ns }],
+            })
+        };
+        let usual = json!({
+            "found": { "overlap": { "broken": 0, "allowed": 3 } },
+            "overtaken": { "longest": 200_000_000 },
+            "findings": [late(100_000)],
+        });
+        let wrong = [
+            json!({ "found": { "overlap": { "broken": 1, "allowed": 0 } } }),
+            json!({ "overtaken": { "longest": 4_000_000_000_u64 } }),
+            json!({ "findings": [late(20_000_000)] }),
+        ];
+        for (bug, wrong) in BUGS.iter().zip(wrong) {
+            assert_eq!((bug.found)(&outcome(usual.clone())), None, "{}", bug.name);
+            assert!((bug.found)(&outcome(wrong)).is_some(), "{}", bug.name);
+        }
+    }
+}
