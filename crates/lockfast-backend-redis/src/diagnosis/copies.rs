@@ -88,7 +88,10 @@ pub(super) fn replica_lag(facts: &Facts) -> Finding {
         let mut late = Vec::new();
         for at in 0..count {
             let name = format!("slave{at}");
-            let line = facts.info(&name)?.unwrap_or_default();
+            let Some(line) = facts.info(&name)? else {
+                let reason = format!("the server counts {count} replicas and shows {at}");
+                return Ok(Finding::unknown(LAG, reason, "repeat it, in case one has just gone"));
+            };
             let field = |name: &str| {
                 line.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
             };
