@@ -19,6 +19,8 @@ pub(super) struct Claim {
     /// The highest fence that had arrived by then, and whose: this one's is granted later.
     pub(super) floor: Option<(u64, u64)>,
     pub(super) held: Option<Held>,
+    /// When another had it after a revocation that may have been of this one.
+    pub(super) replaced: Option<u64>,
     /// Whether a process of its own has it, which outlives the worker.
     pub(super) runs: bool,
     /// Whether its holder has given it back or lost it, and only an answer is missing.

@@ -103,6 +103,16 @@ pub struct Tally {
     pub revoked: u64,
 }
 
+impl Tally {
+    fn of(&mut self, ruling: Ruling) -> &mut u64 {
+        match ruling {
+            Ruling::Broken => &mut self.broken,
+            Ruling::Allowed => &mut self.allowed,
+            Ruling::Revoked => &mut self.revoked,
+        }
+    }
+}
+
 /// All findings: counted, and the first of each kind and ruling with their details.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -115,11 +125,7 @@ pub(super) struct Findings {
 impl Findings {
     pub(super) fn add(&mut self, finding: Finding) {
         let tally = self.tallies.entry(finding.kind).or_default();
-        let count = match finding.ruling {
-            Ruling::Broken => &mut tally.broken,
-            Ruling::Allowed => &mut tally.allowed,
-            Ruling::Revoked => &mut tally.revoked,
-        };
+        let count = tally.of(finding.ruling);
         *count += 1;
         if *count <= DETAILED_MAX as u64 {
             for party in &finding.parties {
@@ -141,6 +147,32 @@ impl Findings {
                 finding.until = ends.min().unwrap_or(finding.from).max(finding.from);
             }
         }
+    }
+
+    /// The last findings in which this claim is thought to have been revoked: it has the lower
+    /// fence there.
+    pub(super) fn excused(&self, claim: u64) -> Vec<usize> {
+        let is_it = |finding: &Finding| {
+            let loser = finding.parties.iter().min_by_key(|party| party.fence);
+            finding.ruling == Ruling::Revoked
+                && finding.kind != Kind::PermitsExceeded
+                && loser.is_some_and(|loser| loser.claim == claim)
+        };
+        let last = self.detailed.len().saturating_sub(DETAILED_MAX);
+        (last..self.detailed.len()).filter(|place| is_it(&self.detailed[*place])).collect()
+    }
+
+    pub(super) fn began(&self, place: usize) -> u64 {
+        self.detailed[place].from
+    }
+
+    pub(super) fn rule_again(&mut self, place: usize, ruling: Ruling, reason: String) {
+        let finding = &mut self.detailed[place];
+        let tally = self.tallies.entry(finding.kind).or_default();
+        *tally.of(finding.ruling) -= 1;
+        *tally.of(ruling) += 1;
+        finding.ruling = ruling;
+        finding.reason = reason;
     }
 
     /// No further proof of the claim will come.

@@ -17,6 +17,7 @@ mod gate;
 mod lock;
 mod order;
 mod queue;
+mod revocation;
 mod rule;
 mod verdict;
 
@@ -210,6 +211,7 @@ impl Judge {
             asked: at,
             floor,
             held: None,
+            replaced: None,
             runs: false,
             ended: false,
         });
@@ -275,8 +277,12 @@ impl Judge {
         };
         held.proof = at;
         let lock = claim.lock;
+        let replaced = claim.replaced;
         for clash in self.locks[lock].holds.prove(id, at) {
             self.rule_clash(lock, &clash);
+        }
+        if let Some(replaced) = replaced {
+            self.rule_revoked(id, replaced, at);
         }
         self.findings.prolong(id, at);
     }
@@ -319,6 +325,9 @@ impl Judge {
     fn released(&mut self, at: u64, id: u64, how: &str) {
         count(&mut self.counts.released, how);
         let Some(claim) = self.claims.close(id) else { return };
+        if how == "released" && claim.replaced.is_some() {
+            self.rule_unrevoked(&claim);
+        }
         let is_known = ["released", "already_lost"].contains(&how);
         self.leave(at, &claim, self.fate(at, &claim, !is_known));
     }

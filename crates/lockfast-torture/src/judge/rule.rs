@@ -25,11 +25,11 @@ impl Judge {
         self.ttl * 3 / 2 + self.ttl / 50 + SECOND
     }
 
-    fn since_start(&self, at: u64) -> f64 {
+    pub(super) fn since_start(&self, at: u64) -> f64 {
         seconds(at.saturating_sub(self.began.unwrap_or(at)))
     }
 
-    fn report(&mut self, kind: Kind, lock: Option<usize>, text: String, found: Found) {
+    pub(super) fn report(&mut self, kind: Kind, lock: Option<usize>, text: String, found: Found) {
         let Found { span: (from, until), parties, ruling, reason } = found;
         let faults = self.faults.around(from, until, self.effect());
         let lock = lock.map(|lock| self.locks[lock].name.clone());
@@ -51,12 +51,17 @@ impl Judge {
     }
 
     /// Whether it may be that two are granted the same lock: one of them was revoked, or a fault
-    /// goes beyond what the store promises.
-    fn rule_double(&self, lock: usize, granted: u64, at: u64) -> (Ruling, String) {
-        if self.locks[lock].may_be_revoked(granted, at, self.effect()) {
+    /// goes beyond what the store promises. The one with the lower fence was granted it first, at
+    /// some time after it had asked.
+    fn rule_double(&self, lock: usize, asked: u64, at: u64) -> (Ruling, String) {
+        if self.locks[lock].may_be_revoked(asked, at, self.effect()) {
             let reason = "the lock was revoked, and the next is let in before the holder is told";
             return (Ruling::Revoked, reason.to_owned());
         }
+        self.rule_unexcused(at)
+    }
+
+    pub(super) fn rule_unexcused(&self, at: u64) -> (Ruling, String) {
         let guarantee = self.run.as_ref().map_or("nothing", |run| run.guarantee.as_str());
         match self.faults.beyond(at, self.effect()) {
             Some(fault) => {
@@ -83,10 +88,15 @@ impl Judge {
             None if modes.contains(&Mode::Shared) => Kind::ReaderBesideWriter,
             None => Kind::Overlap,
         };
-        let granted = parties.first().and_then(|party| party.granted).unwrap_or(clash.at);
+        let loser = parties.iter().min_by_key(|party| party.fence).cloned();
+        let asked = loser.as_ref().map_or(clash.at, |loser| loser.asked);
         let ends = parties.iter().filter_map(|party| party.proof);
         let until = ends.min().unwrap_or(clash.at).max(clash.at);
-        let (ruling, reason) = self.rule_double(lock, granted, clash.at);
+        let (ruling, reason) = self.rule_double(lock, asked, clash.at);
+        if let Some(loser) = loser.filter(|_| ruling == Ruling::Revoked && clash.at_once.is_none())
+        {
+            self.replace(loser.claim, clash.at);
+        }
         let (name, at) = (&self.locks[lock].name, self.since_start(clash.at));
         let (first, second) = (who(&parties, clash.earlier), who(&parties, clash.later));
         let text = match (clash.at_once, kind) {
@@ -126,6 +136,9 @@ impl Judge {
             }
             (_, Some(id)) if in_time && !self.late => {
                 let (ruling, reason) = self.rule_double(lock, claim.asked, held.granted);
+                if ruling == Ruling::Revoked {
+                    self.replace(claim.id, held.granted);
+                }
                 (id, ruling, format!("the grants exclude each other; {reason}"))
             }
             _ => return,
@@ -374,15 +387,15 @@ impl Judge {
 }
 
 /// What there is to say about a finding.
-struct Found {
-    span: (u64, u64),
-    parties: Vec<Party>,
-    ruling: Ruling,
-    reason: String,
+pub(super) struct Found {
+    pub(super) span: (u64, u64),
+    pub(super) parties: Vec<Party>,
+    pub(super) ruling: Ruling,
+    pub(super) reason: String,
 }
 
 /// A claim, for people.
-fn who(parties: &[Party], claim: u64) -> String {
+pub(super) fn who(parties: &[Party], claim: u64) -> String {
     let Some(party) = parties.iter().find(|party| party.claim == claim) else {
         return format!("claim {claim}");
     };

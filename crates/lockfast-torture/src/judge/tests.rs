@@ -297,14 +297,49 @@ fn a_revocation_lets_the_next_in_first() {
     let verdict = story("revoked").finds(&[(Kind::Overlap, 0, 1)]);
     assert_eq!(verdict.findings[0].ruling, Ruling::Revoked);
     assert_eq!(verdict.counts.overlaps, 0);
-    // The next grant is none of that revocation's.
-    story("revoked").hold(9_000, 9_100, 30, 3, Exclusive).still(9_050, 10).finds(&[(
-        Kind::Overlap,
-        1,
-        1,
-    )]);
-    let before = story("not_held").hold(2_000, 2_200, 30, 3, Exclusive).still(2_100, 10);
-    before.finds(&[(Kind::Overlap, 1, 1)]);
+    // The next grant is none of that revocation's, and the holder should have heard of it.
+    let found = [(Kind::Overlap, 1, 1), (Kind::LossToldLate, 1, 0)];
+    story("revoked").hold(9_000, 9_100, 30, 3, Exclusive).still(9_050, 10).finds(&found);
+    story("not_held").hold(2_000, 2_200, 30, 3, Exclusive).still(2_100, 10).finds(&found);
+}
+
+#[test]
+fn a_grant_that_was_revoked_on_its_way() {
+    let story = |released: bool| {
+        let story = Story::new()
+            .ask(100, 10, Exclusive)
+            .ask(110, 20, Exclusive)
+            .at(200, 3, What::Revoking { lock: "a".into() })
+            .at(210, 3, What::Revoked { lock: "a".into(), how: "revoked".into() })
+            .grant(220, 20, 2)
+            .grant(230, 10, 1)
+            .still(240, 20);
+        match released {
+            true => story.release(250, 20).release(260, 10),
+            false => story.release(250, 20).lose(260, 10, 3_230),
+        }
+    };
+    story(false).finds(&[(Kind::Overlap, 0, 1), (Kind::FenceNotRising, 0, 1)]);
+    // The store says that it had not lost it, so it was not revoked.
+    story(true).finds(&[(Kind::Overlap, 1, 0), (Kind::FenceNotRising, 1, 0)]);
+}
+
+#[test]
+fn a_revocation_that_is_not_heard_of() {
+    let story = |until| {
+        Story::new()
+            .ask(100, 10, Exclusive)
+            .grant(100, 10, 1)
+            .at(300, 3, What::Revoking { lock: "a".into() })
+            .at(305, 3, What::Revoked { lock: "a".into(), how: "revoked".into() })
+            .hold(310, 400, 20, 2, Exclusive)
+            .still(320, 10)
+            .still(until, 10)
+    };
+    story(800).finds(&[(Kind::Overlap, 0, 1)]);
+    story(820).finds(&[(Kind::Overlap, 0, 1), (Kind::LossToldLate, 1, 0)]);
+    story(820).fault(250, 900, "delay", "the way of worker 1").finds(&[(Kind::Overlap, 0, 1)]);
+    story(820).fault(250, 900, "server-pause", "server 0").finds(&[(Kind::Overlap, 0, 1)]);
 }
 
 #[test]
