@@ -17,6 +17,9 @@ pub(super) const PROTECTED: &str = "protected-mode";
 const DANGEROUS: &[&str] = &[
     "+@admin",
     "+@dangerous",
+    "+@keyspace",
+    "+@slow",
+    "+@write",
     "+acl",
     "+acl|setuser",
     "+config",
@@ -66,12 +69,22 @@ fn of_user(user: &User) -> Finding {
     let words: Vec<&str> = user.commands.split_whitespace().collect();
     let has = |word: &str| words.contains(&word);
     let mut wide: Vec<&str> = DANGEROUS.iter().copied().filter(|right| has(right)).collect();
-    if has("+@all") && !has("-@dangerous") {
+    if has("-@dangerous") {
+        // What these hold besides is needed.
+        wide.retain(|right| !["+@keyspace", "+@slow", "+@write"].contains(right));
+    } else if has("+@all") {
         wide.push("+@all");
     }
-    // Before Redis 7.0 a pattern of keys has no mark.
-    if user.keys.split_whitespace().any(|keys| ["~*", "*", "allkeys"].contains(&keys)) {
+    // Before Redis 7.0 a pattern of keys has no mark; from then on it may be for writing only.
+    let all = ["~*", "*", "allkeys", "%RW~*", "%W~*"];
+    if user.keys.split_whitespace().any(|keys| all.contains(&keys)) {
         wide.push("~*");
+    }
+    if user.has_more {
+        wide.push("further rights in selectors");
+    }
+    if user.is_open && user.name != "default" {
+        wide.push("nopass, so that any password is right");
     }
     let name = quote(&user.name);
     if wide.is_empty() {
@@ -145,6 +158,7 @@ mod tests {
             name: "u".into(),
             commands: commands.into(),
             keys: keys.into(),
+            ..User::default()
         };
         let table = [
             ("-@all +hello +get", "~lockfast:* ~jobs*", None),
@@ -153,6 +167,9 @@ mod tests {
             ("+@all -@dangerous", "~jobs*", None),
             ("-@all +get", "~*", Some("~*")),
             ("-@all +get", "*", Some("~*")),
+            ("-@all +set", "%W~*", Some("~*")),
+            ("-@all +@write", "~a", Some("+@write")),
+            ("-@all +@write -@dangerous", "~a", None),
             ("-@all +config", "~a", Some("+config")),
             ("-@all +flushall +debug", "~a", Some("+debug +flushall")),
         ];

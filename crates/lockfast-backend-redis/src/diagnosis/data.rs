@@ -33,7 +33,7 @@ pub(super) fn settle(check: &'static str, found: Seen<Finding>) -> Finding {
 
 pub(super) fn eviction(facts: &Facts) -> Finding {
     let look = || -> Seen<Finding> {
-        let policy = facts.info("maxmemory_policy")?.unwrap_or("noeviction");
+        let policy = facts.told("maxmemory_policy")?;
         let limit = facts.count("maxmemory")?;
         if policy == "noeviction" {
             return Ok(Finding::ok(EVICTION, "noeviction"));
@@ -94,10 +94,10 @@ impl Facts {
             if self.count("aof_enabled")? == 0 {
                 return Ok(Memory::Fleeting);
             }
-            Ok(match self.setting("appendfsync")? {
-                "always" => Memory::Lasting,
-                _ => Memory::AlmostLasting,
-            })
+            // With the second on, nothing is synced while a copy is being written.
+            let is_synced = self.setting("appendfsync")? == "always"
+                && self.setting("no-appendfsync-on-rewrite")? == "no";
+            Ok(if is_synced { Memory::Lasting } else { Memory::AlmostLasting })
         };
         look().map_err(|unseen| unseen.finding(PERSISTENCE))
     }
@@ -111,6 +111,10 @@ pub(super) fn persistence(facts: &Facts, setting: &Setting) -> Finding {
     let fsync = facts.setting("appendfsync").map_or("unknown".into(), quote);
     let fact = match memory {
         Memory::Fleeting => "appendonly is off".to_owned(),
+        Memory::AlmostLasting if facts.setting("appendfsync") == Ok("always") => {
+            "appendonly is on, appendfsync is always, but no-appendfsync-on-rewrite is yes"
+                .to_owned()
+        }
         _ => format!("appendonly is on, appendfsync is {fsync}"),
     };
     if memory == Memory::Lasting {
@@ -120,7 +124,8 @@ pub(super) fn persistence(facts: &Facts, setting: &Setting) -> Finding {
         let fact = format!("{fact}; after a restart nothing is granted until leases are over");
         return Finding::ok(PERSISTENCE, fact);
     }
-    let fix = "set appendonly yes and appendfsync always, or use on_data_loss=quarantine";
+    let fix = "set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, or use \
+               on_data_loss=quarantine";
     match memory {
         Memory::Fleeting if !setting.is_voter => Finding::hazard(
             PERSISTENCE,
@@ -139,7 +144,10 @@ pub(super) fn persistence(facts: &Facts, setting: &Setting) -> Finding {
             fact,
             "when the server's machine crashes, the grants of the last second or two are forgotten \
              and can be given again",
-            if setting.is_voter { "set appendfsync always" } else { fix },
+            match setting.is_voter {
+                true => "set appendfsync always and no-appendfsync-on-rewrite no",
+                false => fix,
+            },
         ),
     }
 }
@@ -148,6 +156,8 @@ pub(super) fn saving(facts: &Facts) -> Finding {
     const FIELDS: &[&str] =
         &["rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"];
     let look = || -> Seen<Finding> {
+        // Every server has the first.
+        facts.told(FIELDS[0])?;
         let mut failed = Vec::new();
         for field in FIELDS {
             if facts.info(field)?.is_some_and(|status| status != "ok") {
@@ -165,4 +175,60 @@ pub(super) fn saving(facts: &Facts) -> Finding {
         ))
     };
     settle(SAVING, look())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use lockfast_core::Severity;
+
+    use super::*;
+    use crate::config::Endpoint;
+    use crate::diagnosis::{copies, service};
+
+    fn facts(info: &[(&str, &str)]) -> Facts {
+        let info = info.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Facts {
+            endpoint: Endpoint::Unix("/socket".into()),
+            peer: None,
+            software: "redis".to_owned(),
+            version: "7.4.6".to_owned(),
+            mode: "standalone".to_owned(),
+            role: "master".to_owned(),
+            info: Ok(info.collect()),
+            settings: HashMap::new(),
+            user: Ok(super::super::facts::User::default()),
+            stranger: Ok(super::super::facts::Stranger::Refused),
+            samples: Ok(Vec::new()),
+            fence: Ok(None),
+            guard: Ok(None),
+        }
+    }
+
+    /// B84: a server that leaves something out of INFO, as those do that somebody else runs, is not
+    /// called good for it.
+    #[test]
+    fn what_is_not_told_is_not_known() {
+        let setting = Setting::default();
+        let look = |facts: &Facts| {
+            vec![
+                eviction(facts),
+                evicted_keys(facts),
+                memory(facts),
+                persistence(facts, &setting),
+                saving(facts),
+                copies::failover(facts, &setting),
+                copies::replica_lag(facts),
+                copies::split_brain(facts, &setting),
+                service::max_clients(facts),
+            ]
+        };
+        for found in look(&facts(&[])) {
+            assert_eq!(found.severity, Severity::Unknown, "{found:?}");
+            assert!(found.fact.contains("INFO says no "), "{found:?}");
+        }
+        let found = evicted_keys(&facts(&[("evicted_keys", "many")]));
+        assert_eq!(found.severity, Severity::Unknown, "{found:?}");
+    }
 }

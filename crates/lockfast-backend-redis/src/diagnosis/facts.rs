@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use lockfast_core::diagnosis::{ClockSample, Reading, pause_between};
+use lockfast_core::error::quote;
 use lockfast_core::{ErrorKind, Finding};
 
 use crate::config::Endpoint;
@@ -21,7 +22,8 @@ const TRIPS_MIN: usize = 3;
 const TRIPS_TIME_MAX: Duration = Duration::from_millis(300);
 
 /// Settings that only CONFIG GET shows.
-const SETTINGS: &[&str] = &["appendfsync", "protected-mode", "tcp-keepalive", "timeout"];
+const SETTINGS: &[&str] =
+    &["appendfsync", "no-appendfsync-on-rewrite", "protected-mode", "tcp-keepalive", "timeout"];
 
 /// Why something is not known, and the right that would show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,11 +65,15 @@ pub struct Facts {
 }
 
 /// Who we are to the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) name: String,
     pub(super) commands: String,
     pub(super) keys: String,
+    /// Whether it gets in with any password.
+    pub(super) is_open: bool,
+    /// Whether it has more rights than these, by a selector.
+    pub(super) has_more: bool,
 }
 
 /// What happens to whoever comes without a password.
@@ -120,9 +126,17 @@ impl Facts {
         Ok(info.get(name).map(String::as_str))
     }
 
-    /// A number of INFO; zero if the server does not have it.
+    /// A field of INFO that there must be: what a server leaves out is not known.
+    pub(super) fn told(&self, name: &str) -> Seen<&str> {
+        let found = self.info(name)?;
+        found.ok_or_else(|| Unseen { reason: format!("INFO says no {name}"), right: "+info" })
+    }
+
+    /// A number of INFO, likewise.
     pub(super) fn count(&self, name: &str) -> Seen<u64> {
-        Ok(self.info(name)?.and_then(|text| text.parse().ok()).unwrap_or_default())
+        let text = self.told(name)?;
+        let reason = || format!("INFO says that {name} is {}", quote(text));
+        text.parse().map_err(|_| Unseen { reason: reason(), right: "+info" })
     }
 
     /// A setting of CONFIG GET.
@@ -196,11 +210,17 @@ impl Patient {
         };
         let seen = self.see(&["ACL", "GETUSER", &name], "+acl|getuser").await?;
         Ok(seen.map(|reply| {
-            let mut user = User { name, commands: String::new(), keys: String::new() };
+            let mut user = User { name, ..User::default() };
             for (key, value) in reply.into_pairs() {
                 match key.as_text() {
                     Some("commands") => user.commands = words(value),
                     Some("keys") => user.keys = words(value),
+                    Some("flags") => {
+                        user.is_open = words(value).split(' ').any(|it| it == "nopass");
+                    }
+                    Some("selectors") => {
+                        user.has_more = value.into_list().is_ok_and(|list| !list.is_empty());
+                    }
                     _ => {}
                 }
             }

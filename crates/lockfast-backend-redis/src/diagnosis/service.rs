@@ -105,9 +105,6 @@ pub(super) fn tcp_keepalive(facts: &Facts) -> Finding {
 pub(super) fn max_clients(facts: &Facts) -> Finding {
     let look = || -> Seen<Finding> {
         let (now, most) = (facts.count("connected_clients")?, facts.count("maxclients")?);
-        if most == 0 {
-            return Ok(Finding::ok(CLIENTS, format!("{now}, and the server tells no limit")));
-        }
         let fact = format!("{now} of {most}");
         if now as f64 <= most as f64 * CLIENTS_PART_MAX {
             return Ok(Finding::ok(CLIENTS, fact));

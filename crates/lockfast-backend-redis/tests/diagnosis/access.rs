@@ -37,7 +37,17 @@ async fn a_default_user_without_rights() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_with_too_many_rights() {
-    for (more, words) in [("+flushall", "+flushall"), ("+config", "+config"), ("~*", "~*")] {
+    // B84: FLUSHALL is also one of the commands that write, a selector is a second set of rights, and
+    // who gets in with any password has none.
+    for (more, words) in [
+        ("+flushall", "+flushall"),
+        ("+config", "+config"),
+        ("~*", "~*"),
+        ("%W~*", "~*"),
+        ("+@write", "+@write"),
+        ("(+@all ~*)", "selectors"),
+        ("nopass", "nopass"),
+    ] {
         let rights = format!("{} {more}", crate::rights());
         let redis = Setup::new()
             .append_always()

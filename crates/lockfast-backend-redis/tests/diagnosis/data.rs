@@ -49,6 +49,9 @@ async fn what_a_restart_forgets() {
         let setup = good().line(format!("appendfsync {fsync}"));
         check_only(setup, "persistence", Severity::Warn, fsync).await;
     }
+    // B84: while a copy is written nothing is synced then.
+    let setup = good().line("no-appendfsync-on-rewrite yes");
+    check_only(setup, "persistence", Severity::Warn, "no-appendfsync-on-rewrite is yes").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
