@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
-use lockfast_core::lobby::{Due, Lobby};
+use lockfast_core::lobby::Lobby;
 use lockfast_core::time::ClockPair;
 use lockfast_core::{ClientId, ConnectContext, ErrorKind, Label, LossReporter, Moment, jitter};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::batch::{Ask, Batch, LEASES_MAX, LOCKS_MAX, Op, Reply};
+use crate::batch::{Ask, Batch, LEASES_MAX, LOCKS_MAX, Op, Reply, Take};
 use crate::claim::{Claim, write_secret};
 use crate::failure::{Failure, Remedy};
 use crate::migration::{self, Extent};
@@ -289,14 +289,8 @@ impl Store {
     }
 
     /// Lets those look whose time has come.
-    pub(crate) fn look_again(&self, due: Vec<Due<Claim>>) {
-        for due in due {
-            match due {
-                Due::Ask(take) => self.submit(Op::Take(take)),
-                // Whoever gave it up releases it.
-                Due::Gone(_) => {}
-            }
-        }
+    pub(crate) fn look_again(&self, due: Vec<Take>) {
+        due.into_iter().for_each(|take| self.submit(Op::Take(take)));
     }
 
     /// Sweeps once in a while, for ever. Whatever keeps it from that, somebody else will.

@@ -118,9 +118,8 @@ impl Store {
         let Take { claim, purpose, .. } = take;
         let askers = match (purpose, &admission) {
             (Purpose::First(asker), Admission::Waiting(place)) => {
-                if asker.is_closed() {
-                    self.undo(&claim);
-                } else {
+                // Whoever gave up releases it, or has asked again.
+                if !asker.is_closed() {
                     let early = self.lobby.enter(claim, asker, *place, sent);
                     self.expects_mail.notify_one();
                     early.into_iter().for_each(|offer| self.take_offer(&offer));

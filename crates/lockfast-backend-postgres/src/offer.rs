@@ -70,10 +70,11 @@ impl Store {
     }
 
     pub(crate) fn take_offer(&self, offer: &Offer) {
-        // Nobody here wants it when there is no waiter: whoever gave up releases it.
+        // Nobody here wants it when there is no waiter, or nobody asks for it any more: whoever gave
+        // up releases it, or has asked again and is told by the answer to that.
         let Some(mut waiter) = self.lobby.take_called(offer.call, *offer) else { return };
         if !waiter.is_wanted() {
-            return self.undo(&waiter.claim);
+            return;
         }
         // Nobody renews a detached lease.
         if waiter.claim.detached {
@@ -83,9 +84,7 @@ impl Store {
             return;
         }
         let grant = offer.grant(waiter.clock);
-        if !tell_all(waiter.askers, &Answer::Granted(grant)) {
-            self.undo(&waiter.claim);
-        }
+        tell_all(waiter.askers, &Answer::Granted(grant));
     }
 
     /// Makes a full lease of an offer before its asker is told.
@@ -102,9 +101,7 @@ impl Store {
         self.submit(Op::Renew(Renew { leases: [lease].into(), asker, tries: 0 }));
         match answer.await {
             Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
-                if !tell_all(waiter.askers, &Answer::Granted(Grant::new(fence, from))) {
-                    self.undo(&claim);
-                }
+                tell_all(waiter.askers, &Answer::Granted(Grant::new(fence, from)));
             }
             Ok(Ok(_)) => {
                 // The offer had ended by then, so it waits again.
@@ -113,7 +110,6 @@ impl Store {
                 }
             }
             Ok(Err(failure)) => {
-                self.undo(&claim);
                 waiter.askers.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
             Err(_) => {}

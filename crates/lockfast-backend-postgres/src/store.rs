@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
-use lockfast_core::lobby::{Due, Lobby};
+use lockfast_core::lobby::Lobby;
 use lockfast_core::{ClientId, ConnectContext, Label, LossReporter, Moment};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio_postgres::Row;
 
-use crate::batch::{Batch, Give, LOCKS_MAX, Op, Plain, Value};
+use crate::batch::{Batch, LOCKS_MAX, Op, Plain, Value};
 use crate::claim::Claim;
 use crate::config::Config;
 use crate::drive::Drive;
@@ -277,22 +277,9 @@ impl Store {
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Gives back what nobody wants, in the background.
-    pub(crate) fn undo(&self, claim: &Claim) {
-        let (name, holder) = (claim.name.clone(), claim.holder);
-        self.submit(Op::Give(Give { name, holder, asker: None, doubtful: false, tries: 0 }));
-    }
-
     /// Tends those who wait, for ever.
     pub(crate) async fn tend_lobby(self: Arc<Self>) {
-        self.lobby
-            .tend(|due| {
-                due.into_iter().for_each(|due| match due {
-                    Due::Ask(take) => self.submit(Op::Take(take)),
-                    Due::Gone(claim) => self.undo(&claim),
-                });
-            })
-            .await;
+        self.lobby.tend(|due| due.into_iter().for_each(|take| self.submit(Op::Take(take)))).await;
     }
 
     /// Puts requests back to where they came from.

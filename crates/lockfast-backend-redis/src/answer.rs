@@ -116,9 +116,8 @@ impl Store {
         let Take { claim, purpose, .. } = take;
         let askers = match (purpose, &admission) {
             (Purpose::First(asker), Admission::Waiting(place)) => {
-                if asker.is_closed() {
-                    self.undo(&claim);
-                } else {
+                // Whoever gave up releases it, or has asked again.
+                if !asker.is_closed() {
                     self.let_wait(claim, asker, *place, sent);
                 }
                 return;

@@ -105,8 +105,9 @@ impl Store {
             }
             return;
         };
+        // Whoever gave up releases it, or has asked again and is told by the answer to that.
         if !waiter.is_wanted() {
-            return self.undo(&waiter.claim);
+            return;
         }
         self.remember(&waiter.claim, offer.fence);
         // Nobody renews a detached lease, and replicas must be asked before it counts. Without a
@@ -126,9 +127,7 @@ impl Store {
             // We were away for a while: it is over, or soon will be.
             return self.ask_again(waiter);
         }
-        if !tell_all(waiter.askers, || Answer::Granted(grant.clone())) {
-            self.undo(&waiter.claim);
-        }
+        tell_all(waiter.askers, || Answer::Granted(grant.clone()));
     }
 
     /// Gives back what was offered before its asker had heard that it waits.
@@ -160,9 +159,7 @@ impl Store {
         self.submit(Op::Renew(Renew { leases: [lease].into(), asker, confirm: true, tries: 0 }));
         match answer.await {
             Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
-                if !tell_all(waiter.askers, || Answer::Granted(Grant::new(fence, from))) {
-                    self.undo(&claim);
-                }
+                tell_all(waiter.askers, || Answer::Granted(Grant::new(fence, from)));
             }
             // The offer had ended by then, so it waits again.
             Ok(Ok(_)) => self.ask_again(waiter),

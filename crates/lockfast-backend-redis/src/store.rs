@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
-use lockfast_core::lobby::{Due, Lobby};
+use lockfast_core::lobby::Lobby;
 use lockfast_core::{
     BoxFuture, ClientId, ConnectContext, ErrorKind, Fence, HolderId, Label, LossReporter, Mode,
     Moment,
 };
 use tokio::runtime::Handle;
 
-use crate::batch::{Batch, Give, LOCKS_MAX, Op, Then};
+use crate::batch::{Batch, LOCKS_MAX, Op};
 use crate::channels::Channels;
 use crate::claim::Claim;
 use crate::cluster::Cluster;
@@ -198,21 +198,9 @@ impl Store {
         if self.cluster.is_some() { locks } else { 1 }
     }
 
-    /// Gives back what nobody wants, in the background.
-    pub(crate) fn undo(&self, claim: &Arc<Claim>) {
-        self.submit(Op::Give(Give::of_claim(claim, Then::Nothing)));
-    }
-
     /// Tends those who wait, for ever.
     pub(crate) async fn tend_lobby(self: Arc<Self>) {
-        self.lobby
-            .tend(|due| {
-                due.into_iter().for_each(|due| match due {
-                    Due::Ask(take) => self.submit(Op::Take(take)),
-                    Due::Gone(claim) => self.undo(&claim),
-                });
-            })
-            .await;
+        self.lobby.tend(|due| due.into_iter().for_each(|take| self.submit(Op::Take(take)))).await;
     }
 
     /// Puts requests back to where they came from.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::batch::{Give, Then};
 use lockfast_core::lobby::{Place, Purpose, Take};
 use lockfast_core::{AcquireRequest, Address, LockName, ReleaseOutcome, Wait};
 use tokio::sync::oneshot;
@@ -41,7 +42,7 @@ async fn nobody_looks_after_a_release() {
     look();
     assert_eq!(store.gather().unwrap().0.into_ops().count(), 1, "it looks while it waits");
     drop(store.lobby.take(claim.holder));
-    store.undo(&claim);
+    store.submit(Op::Give(Give::of_claim(&claim, Then::Nothing)));
     look();
     let asked: Vec<Op> = store.gather().unwrap().0.into_ops().collect();
     assert!(matches!(asked.as_slice(), [Op::Give(_)]), "{} requests", asked.len());

@@ -39,8 +39,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// # Cancellation
 /// Any returned future may be dropped at any moment, also before it was first polled. That must
-/// not disturb other requests. The engine then calls `release` for the holder, which undoes
-/// whatever the dropped request did or may still do.
+/// not disturb other requests. The engine then repeats the request, or calls `release` for the
+/// holder, which undoes whatever the dropped request did or may still do. A store does neither by
+/// itself: it could take back what the repetition was granted.
 ///
 /// # Threads
 /// Futures are polled on the caller's executor, whatever that is, or on the keeper's. Background

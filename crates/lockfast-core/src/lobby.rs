@@ -88,14 +88,6 @@ pub struct Waiter<C: Claim> {
     failing_since: Option<Moment>,
 }
 
-/// What has to be done about a waiter whose time has come.
-pub enum Due<C: Claim> {
-    /// Ask, because it looks or its wait is over.
-    Ask(Take<C>),
-    /// Nothing for itself: nobody asks any more, so it is not in the lobby any more.
-    Gone(Arc<C>),
-}
-
 /// All who wait.
 pub struct Lobby<C: Claim> {
     room: Mutex<Room<C>>,
@@ -324,8 +316,10 @@ impl<C: Claim> Lobby<C> {
         }
     }
 
-    /// What is due, each planned again in case no answer comes, and when the next will be.
-    pub fn take_due(&self, now: Moment) -> (Vec<Due<C>>, Option<Moment>) {
+    /// Who has to ask, because it looks or its wait is over, each planned again in case no answer
+    /// comes; and when the next will be. Whoever dropped its request is forgotten and not released:
+    /// it may have asked again, and been granted what a release would take from it.
+    pub fn take_due(&self, now: Moment) -> (Vec<Take<C>>, Option<Moment>) {
         let mut found = Vec::new();
         let mut room = self.lock();
         while let Some((due_ns, holder)) = room.due.first().copied()
@@ -334,14 +328,13 @@ impl<C: Claim> Lobby<C> {
             room.due.pop_first();
             let Some(waiter) = room.waiters.get_mut(&holder) else { continue };
             if !waiter.is_wanted() {
-                let gone = self.remove(&mut room, holder);
-                found.extend(gone.map(|waiter| Due::Gone(waiter.claim)));
+                self.remove(&mut room, holder);
                 continue;
             }
             waiter.is_leaving |= waiter.until.is_some_and(|until| until.has_passed(now));
             let purpose = if waiter.is_leaving { Purpose::Last } else { Purpose::Look };
             let claim = Arc::clone(&waiter.claim);
-            found.push(Due::Ask(Take { claim, purpose, tries: 0 }));
+            found.push(Take { claim, purpose, tries: 0 });
             let next = room.plan(holder, None, now);
             self.schedule(&mut room, holder, next);
         }
@@ -354,7 +347,7 @@ impl<C: Claim> Lobby<C> {
     ///
     /// # Cancel safety
     /// Safe: those who wait are tended by whoever does it next.
-    pub async fn tend(&self, submit: impl Fn(Vec<Due<C>>)) {
+    pub async fn tend(&self, submit: impl Fn(Vec<Take<C>>)) {
         loop {
             let (due, next) = self.take_due(Moment::now());
             if !due.is_empty() {

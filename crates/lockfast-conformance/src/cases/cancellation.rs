@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, HolderId, LockName, ReleaseRequest};
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, HolderId, LockName, Moment, ReleaseRequest, Wait,
+};
 
 use crate::arena::{Arena, Client, finish, name, renewal};
 use crate::case::{Case, Group};
@@ -22,6 +24,9 @@ pub(super) const GROUP: Group = Group {
         }),
         Case::new("of_a_waiter_during_the_hand_over", |arena| {
             Box::pin(of_a_waiter_during_the_hand_over(arena))
+        }),
+        Case::new("of_a_waiter_that_asks_again", |arena| {
+            Box::pin(of_a_waiter_that_asks_again(arena))
         }),
         Case::new("of_a_release_at_every_poll", |arena| {
             Box::pin(of_a_release_at_every_poll(arena))
@@ -138,6 +143,32 @@ async fn of_a_waiter_during_the_hand_over(arena: Arena) {
         assert!(view.holders.is_empty() && view.waiting == 0, "{view:?}");
         let other = third.take(third.request(&held.name)).await;
         third.release(&other).await;
+    }
+}
+
+/// P1, P7: a waiter that is dropped and asked for again keeps what it is then granted (B57): whoever
+/// drops a request repeats it or releases its holder, and nobody else does.
+async fn of_a_waiter_that_asks_again(arena: Arena) {
+    let [first, second] = arena.clients().await;
+    for _ in 0..5 {
+        let held = first.take(first.request(&name("a"))).await;
+        let wait = Wait::Until(Moment::now() + 2 * QUIET);
+        let request = AcquireRequest { wait, ..first.request(&name("a")) };
+        let again = AcquireRequest { wait: Wait::No, ..request.clone() };
+        let holder = request.holder;
+        let mut waiter = Stepper::new(first.backend.acquire(request));
+        assert!(waiter.step().is_pending(), "the lock is taken");
+        second.until(&held.name, "somebody waits", |view| view.waiting == 1).await;
+        drop(waiter);
+        let (_, answer) = tokio::join!(first.release(&held), first.backend.acquire(again));
+        if let Ok(AcquireOutcome::Granted(grant)) = answer {
+            // Longer than the dropped request would have waited.
+            tokio::time::sleep(3 * QUIET).await;
+            let view = second.view(&held.name).await;
+            let fences: Vec<_> = view.holders.iter().map(|holder| holder.fence).collect();
+            assert_eq!(fences, [Some(grant.fence)], "the lock was given back behind its holder");
+        }
+        first.release_of(&held.name, holder).await;
     }
 }
 
