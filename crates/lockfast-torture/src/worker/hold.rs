@@ -10,6 +10,7 @@ use lockfast::{Fence, Guard, Lease, LossCause, Moment, Released, RevokeOutcome, 
 use super::task::{Task, Wish};
 use super::{THREADS, word_of_error, word_of_loss};
 use crate::history::{Mode, What};
+use crate::recorder::Recorder;
 
 /// Between two looks at a lock that is held.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -41,6 +42,21 @@ enum Way {
     Drop,
     /// The release is dropped after this time.
     CancelRelease(Duration),
+}
+
+/// A revocation that was sent. What came of it is recorded at its end, also when the holder hears of
+/// its loss before and does not wait for the answer.
+struct Revocation<'a> {
+    recorder: &'a Recorder,
+    lock: String,
+    how: String,
+}
+
+impl Drop for Revocation<'_> {
+    fn drop(&mut self) {
+        let (lock, how) = (std::mem::take(&mut self.lock), std::mem::take(&mut self.how));
+        self.recorder.record(What::Revoked { lock, how });
+    }
 }
 
 impl<'a> Hold<'a> {
@@ -82,15 +98,12 @@ impl<'a> Hold<'a> {
     async fn keep(&mut self, span: Duration, deed: Deed) -> Option<LossCause> {
         let end = Moment::now() + span;
         self.write().await;
-        match deed {
-            Deed::Nothing => {}
-            // It may fail, or be lost meanwhile, which is found out below.
-            Deed::Extend(ttl) => {
-                let _ = tokio::time::timeout(ttl, self.guard.extend(ttl)).await;
-            }
-            Deed::Revoke => self.revoke().await,
-        }
         let lease = Lease::clone(&self.guard);
+        // A loss is heard of at once, whatever the store makes of what it is asked.
+        tokio::select! {
+            cause = lost_for_good(&lease) => return Some(cause),
+            () = self.perform(deed) => {}
+        }
         while !end.has_passed(Moment::now()) && !self.task.shared.is_ending() {
             let left = end.remaining(Moment::now()).min(LOOK_INTERVAL);
             tokio::select! {
@@ -106,6 +119,17 @@ impl<'a> Hold<'a> {
             self.write().await;
         }
         None
+    }
+
+    async fn perform(&mut self, deed: Deed) {
+        match deed {
+            Deed::Nothing => {}
+            // It may fail, or be lost meanwhile, which is found out later.
+            Deed::Extend(ttl) => {
+                let _ = tokio::time::timeout(ttl, self.guard.extend(ttl)).await;
+            }
+            Deed::Revoke => self.revoke().await,
+        }
     }
 
     /// Looks whether it is still held, and records that it is.
@@ -175,13 +199,12 @@ impl<'a> Hold<'a> {
         let request = RevokeRequest { name, expect_fence, reason: "torture".into() };
         let recorder = &self.task.shared.recorder;
         recorder.record(What::Revoking { lock: lock.clone() });
-        let outcome = self.task.other_locker().revoke(request).await;
-        let how = match outcome {
+        let mut revocation = Revocation { recorder, lock, how: "cancelled".into() };
+        revocation.how = match self.task.other_locker().revoke(request).await {
             Ok(RevokeOutcome::Revoked(_)) => "revoked".into(),
             Ok(RevokeOutcome::NotHeld | RevokeOutcome::OtherFence(_)) => "not_held".into(),
             Err(error) => word_of_error(error.kind()),
         };
-        recorder.record(What::Revoked { lock, how });
     }
 
     /// It has been told that the lock is lost.
@@ -240,6 +263,16 @@ fn block_threads(span: Duration) {
         tokio::spawn(async move { std::thread::sleep(span) });
     }
     std::thread::sleep(span);
+}
+
+/// Waits for a loss. Of one by a revocation, which is most likely our own, the answer to that is to
+/// come first; but it is not waited for beyond the deadline.
+async fn lost_for_good(lease: &Lease) -> LossCause {
+    let cause = lease.lost().await;
+    if matches!(cause, LossCause::Revoked { .. }) {
+        tokio::time::sleep(lease.deadline().remaining(Moment::now())).await;
+    }
+    cause
 }
 
 /// Why a lock that is not held any more is not.
