@@ -33,6 +33,8 @@ struct Revocation {
     worker: Option<u32>,
     from: u64,
     until: Option<u64>,
+    /// Whether the store said that it had nothing to take away.
+    is_void: bool,
 }
 
 /// Revocations that are remembered.
@@ -47,17 +49,23 @@ impl Lock {
         if self.revocations.len() == REVOCATIONS_MAX {
             self.revocations.remove(0);
         }
-        self.revocations.push(Revocation { worker, from: at, until: None });
+        self.revocations.push(Revocation { worker, from: at, until: None, is_void: false });
     }
 
-    /// The answer to a revocation; `until` is none if nothing was done.
-    pub(super) fn revoked(&mut self, worker: Option<u32>, until: Option<u64>) {
-        let is_its = |r: &Revocation| r.until.is_none() && r.worker == worker;
-        let Some(place) = self.revocations.iter().rposition(is_its) else { return };
-        match until {
-            Some(_) => self.revocations[place].until = until,
-            None => drop(self.revocations.remove(place)),
+    /// The answer to a revocation, which had its effect before this moment if it had any.
+    pub(super) fn revoked(&mut self, worker: Option<u32>, until: u64, is_void: bool) {
+        let mut its = self.revocations.iter_mut().rev();
+        if let Some(its) = its.find(|r| r.until.is_none() && r.worker == worker) {
+            its.until = Some(until);
+            its.is_void = is_void;
         }
+    }
+
+    /// Whether a worker waited for the answer to a revocation at some time between: the holder that
+    /// asked for it does nothing else meanwhile.
+    pub(super) fn is_revoking(&self, worker: Option<u32>, from: u64, to: u64) -> bool {
+        let mut its = self.revocations.iter().filter(|r| r.worker == worker);
+        its.any(|r| r.from <= to && r.until.is_none_or(|until| until >= from))
     }
 
     /// Nobody will hear whether the revocations of this worker took effect.
@@ -71,7 +79,10 @@ impl Lock {
     pub(super) fn may_be_revoked(&self, granted: u64, at: u64, ttl: u64) -> bool {
         self.revocations.iter().any(|revocation| {
             let until = revocation.until.unwrap_or(at);
-            revocation.from <= at && granted <= until && at <= until.saturating_add(ttl)
+            !revocation.is_void
+                && revocation.from <= at
+                && granted <= until
+                && at <= until.saturating_add(ttl)
         })
     }
 }

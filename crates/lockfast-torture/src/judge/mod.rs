@@ -384,12 +384,10 @@ impl Judge {
     fn revoked(&mut self, at: u64, worker: Option<u32>, lock: &str, how: &str) {
         count(&mut self.counts.revoked, how);
         let lock = self.lock(lock);
-        let until = match how {
-            "not_held" | "other_fence" => None,
-            "revoked" => Some(at),
-            _ => Some(at + LATE_REQUEST),
-        };
-        self.locks[lock].revoked(worker, until);
+        let is_known = ["revoked", "not_held", "other_fence"].contains(&how);
+        let until = if is_known { at } else { at + LATE_REQUEST };
+        let is_void = is_known && how != "revoked";
+        self.locks[lock].revoked(worker, until, is_void);
     }
 
     /// A worker is no more: nothing will be heard of its claims.

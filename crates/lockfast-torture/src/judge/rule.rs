@@ -199,6 +199,9 @@ impl Judge {
     pub(super) fn lose(&mut self, at: u64, claim: &Claim, cause: &str, deadline: u64) {
         self.losses.count += 1;
         count(&mut self.losses.causes, cause);
+        if at > deadline && self.locks[claim.lock].is_revoking(claim.worker, deadline, at) {
+            return;
+        }
         let stopped = self.faults.time_within(
             deadline,
             at,

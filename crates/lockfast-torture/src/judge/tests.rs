@@ -406,6 +406,15 @@ fn a_loss_that_is_told_late() {
     story().lose(3_200, 10, 3_100).finds(&[]);
     let early = story().lose(3_000, 10, 3_100).finds(&[]);
     assert_eq!(early.losses.median_before_deadline, Some(100 * MS as i64));
+    // Whoever waits for the answer to a revocation looks when it has come.
+    let revokes = |worker| {
+        story()
+            .at(3_000, worker, What::Revoking { lock: "a".into() })
+            .at(3_699, worker, What::Revoked { lock: "a".into(), how: "not_held".into() })
+            .lose(3_700, 10, 3_100)
+    };
+    revokes(1).finds(&[]);
+    revokes(2).finds(&[(Kind::LossToldLate, 1, 0)]);
     // Whoever is stopped cannot be told; whoever runs again can.
     story().fault(200, 8_000, "pause", "worker 1").lose(8_100, 10, 3_100).finds(&[]);
     let slow = story().fault(200, 8_000, "pause", "worker 1").lose(8_700, 10, 3_100);
