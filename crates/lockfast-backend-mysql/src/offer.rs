@@ -10,7 +10,7 @@ use lockfast_core::{Fence, Grant, HolderId, LossCause, Moment, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::answer::tell_all;
-use crate::batch::{Op, Renew, Renewal, Take};
+use crate::batch::{Op, Renew, Take};
 use crate::claim::{Answer, Claim};
 use crate::store::Store;
 
@@ -89,17 +89,20 @@ impl Store {
     fn take_offer(&self, offer: &Offer, clock: Option<ClockPair>) {
         let Some(waiter) = self.lobby.take_called(offer.holder, ()) else { return };
         // Nobody renews a detached lease, and an old offer may end before it is renewed.
-        let grant = offer.grant(clock).filter(|_| !waiter.claim.detached);
-        match (grant, self.me()) {
-            (Some(grant), _) => tell_all(waiter.askers, || Answer::Granted(grant.clone())),
-            (None, Some(store)) => drop(self.runtime.spawn(store.confirm(waiter, offer.fence))),
-            (None, None) => {}
+        match (offer.grant(clock), self.me()) {
+            (Some(grant), _) if !waiter.claim.detached => {
+                tell_all(waiter.askers, || Answer::Granted(grant.clone()));
+            }
+            (_, Some(store)) if waiter.claim.detached => {
+                drop(self.runtime.spawn(store.confirm(waiter)));
+            }
+            _ => self.ask_again(waiter),
         }
     }
 
     /// Makes a full lease of an offer before its asker is told.
-    async fn confirm(self: Arc<Self>, waiter: Waiter<Claim>, fence: Fence) {
-        let claim = Arc::clone(&waiter.claim);
+    async fn confirm(self: Arc<Self>, waiter: Waiter<Claim>) {
+        let claim = &waiter.claim;
         let lease = RenewRequest {
             name: claim.name.clone(),
             holder: claim.holder,
@@ -107,18 +110,9 @@ impl Store {
             lock_delay: claim.lock_delay,
         };
         let (asker, answer) = oneshot::channel();
-        let from = Moment::now();
         self.submit(Op::Renew(Renew { leases: [lease].into(), asker, tries: 0 }));
         match answer.await {
-            Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
-                tell_all(waiter.askers, || Answer::Granted(Grant::new(fence, from)));
-            }
-            Ok(Ok(_)) => {
-                // The offer had ended by then, so it waits again.
-                for asker in waiter.askers {
-                    self.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
-                }
-            }
+            Ok(Ok(_)) => self.ask_again(waiter),
             // Its asker asks again, or releases it.
             Ok(Err(failure)) => {
                 for asker in waiter.askers {
@@ -126,6 +120,15 @@ impl Store {
                 }
             }
             Err(_) => {}
+        }
+    }
+
+    /// Asks for what was offered: it has it still, or is offered it again, or waits again at its old
+    /// place. It may have been passed over and offered the lock once more since, so only the answer
+    /// tells the fence.
+    fn ask_again(&self, waiter: Waiter<Claim>) {
+        for asker in waiter.askers {
+            self.submit(Op::Take(Take::first(Arc::clone(&waiter.claim), asker)));
         }
     }
 }
@@ -236,9 +239,16 @@ mod tests {
     }
 
     #[track_caller]
+    fn granted(told: &mut Told<Answer>) -> u64 {
+        match told.try_recv().expect("it is told").expect("it is no failure") {
+            Answer::Granted(grant) => grant.fence.get(),
+            _ => panic!("it is granted"),
+        }
+    }
+
+    #[track_caller]
     fn assert_granted(told: &mut Told<Answer>) {
-        let answer = told.try_recv().expect("it is told").expect("it is no failure");
-        assert!(matches!(&answer, Answer::Granted(grant) if grant.fence.get() == FENCE));
+        assert_eq!(granted(told), FENCE);
     }
 
     /// B6: an offer that comes twice is taken once, and what is held is not given back.
@@ -331,21 +341,36 @@ mod tests {
         stage.assert_nothing_is_sent();
     }
 
-    /// P2: an offer that may be over is confirmed first; when it is, its claim waits again.
+    /// B58, P4: an offer that may be over is asked for again: its claim may have been passed over and
+    /// offered the lock once more, with another fence.
     #[tokio::test]
     async fn an_offer_comes_late() {
         let stage = Stage::new();
         let (claim, mut told) = stage.wait();
         stage.offer(&claim, Duration::from_secs(2));
+        let batch = stage.batch();
+        assert_eq!((batch.takes.len(), batch.renews.len()), (1, 0));
+        stage.say(batch, &format!("1\tG\t{}\n", FENCE + 1));
+        assert_eq!(granted(&mut told), FENCE + 1);
+        stage.assert_nothing_is_sent();
+    }
+
+    /// B58, P4: so is one of a lease that nobody renews, once that has become a full one.
+    #[tokio::test]
+    async fn an_offer_comes_to_a_detached_claim() {
+        let stage = Stage::new();
+        let (claim, mut told) = stage.ask(true);
+        stage.say(stage.batch(), "1\tW\t5000000\n");
+        stage.offer(&claim, Duration::ZERO);
         tokio::task::yield_now().await;
         let batch = stage.batch();
-        assert_eq!(batch.renews.len(), 1);
-        stage.say(batch, "1\tF\n");
+        assert_eq!((batch.takes.len(), batch.renews.len()), (0, 1));
+        stage.say(batch, "");
         tokio::task::yield_now().await;
         let batch = stage.batch();
-        assert_eq!(batch.takes.len(), 1);
-        stage.say(batch, &format!("1\tG\t{FENCE}\n"));
-        assert_granted(&mut told);
+        assert_eq!((batch.takes.len(), batch.renews.len()), (1, 0));
+        stage.say(batch, &format!("1\tG\t{}\n", FENCE + 1));
+        assert_eq!(granted(&mut told), FENCE + 1);
         stage.assert_nothing_is_sent();
     }
 }

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::lobby::{TICK, Waiter};
+use lockfast_core::lobby::TICK;
 use lockfast_core::time::ClockPair;
-use lockfast_core::{Fence, Grant, LossCause, Moment, RenewRequest};
-use tokio::sync::oneshot;
+use lockfast_core::{Fence, Grant, LossCause, Moment};
 
 use crate::answer::tell_all;
-use crate::batch::{Op, Renew, Renewal, Take, Value};
-use crate::claim::{Answer, Claim, read_fence};
+use crate::batch::{Op, Take, Value};
+use crate::claim::{Answer, read_fence};
 use crate::store::Store;
 use crate::wire::{Uuid, get};
 
@@ -76,44 +75,16 @@ impl Store {
         if !waiter.is_wanted() {
             return;
         }
-        // Nobody renews a detached lease.
+        // Nobody renews a detached lease, so it asks for a full one. It may have been passed over and
+        // offered the lock once more since, so only the answer tells the fence.
         if waiter.claim.detached {
-            if let Some(store) = self.me() {
-                self.runtime.spawn(store.confirm(waiter, offer.fence));
+            for asker in waiter.askers {
+                self.submit(Op::Take(Take::first(Arc::clone(&waiter.claim), asker)));
             }
             return;
         }
         let grant = offer.grant(waiter.clock);
         tell_all(waiter.askers, &Answer::Granted(grant));
-    }
-
-    /// Makes a full lease of an offer before its asker is told.
-    async fn confirm(self: Arc<Self>, waiter: Waiter<Claim>, fence: Fence) {
-        let claim = Arc::clone(&waiter.claim);
-        let lease = RenewRequest {
-            name: claim.name.clone(),
-            holder: claim.holder,
-            ttl: claim.ttl,
-            lock_delay: claim.lock_delay,
-        };
-        let (asker, answer) = oneshot::channel();
-        let from = Moment::now();
-        self.submit(Op::Renew(Renew { leases: [lease].into(), asker, tries: 0 }));
-        match answer.await {
-            Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
-                tell_all(waiter.askers, &Answer::Granted(Grant::new(fence, from)));
-            }
-            Ok(Ok(_)) => {
-                // The offer had ended by then, so it waits again.
-                for asker in waiter.askers {
-                    self.submit(Op::Take(Take::first(Arc::clone(&claim), asker)));
-                }
-            }
-            Ok(Err(failure)) => {
-                waiter.askers.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
-            }
-            Err(_) => {}
-        }
     }
 
     /// Something was taken away: which leases is not told to everybody who listens.

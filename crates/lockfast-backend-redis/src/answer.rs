@@ -45,7 +45,7 @@ impl Store {
             false => None,
         };
         for (renew, reply) in batch.renews.into_iter().zip(renewed) {
-            self.answer_renew(renew, reply, shortage.as_ref(), &mut repairs);
+            self.answer_renew(renew, reply, &mut repairs);
         }
         for (takes, reply) in share(batch.takes, calls).zip(taken) {
             self.answer_takes(takes, reply, sent, shortage.as_ref(), &mut repairs);
@@ -199,19 +199,9 @@ impl Store {
         give.into_thens().for_each(|then| then.tell(Ok(&outcome)));
     }
 
-    fn answer_renew(
-        &self,
-        renew: Renew,
-        reply: Reply,
-        shortage: Option<&Failure>,
-        repairs: &mut Repairs,
-    ) {
+    fn answer_renew(&self, renew: Renew, reply: Reply, repairs: &mut Repairs) {
         if let Some(failure) = reply.failure() {
             return repairs.add(Op::Renew(renew), failure);
-        }
-        if let Some(failure) = shortage.filter(|_| renew.confirm) {
-            drop(renew.asker.send(Err(failure.clone())));
-            return;
         }
         let entries = reply.into_list().unwrap_or_default();
         let outcomes: Option<Vec<_>> = entries.into_iter().map(Renewal::read).collect();

@@ -75,7 +75,7 @@ impl Store {
             Op::Take(take) if take.may_wait() => {
                 self.postpone(Op::Take(take), failure, LOOK);
             }
-            Op::Renew(renew) if !renew.confirm && renew.leases.len() == 1 => {
+            Op::Renew(renew) if renew.leases.len() == 1 => {
                 self.prolong(renew, failure.clone());
             }
             op => self.repeat(op, failure),

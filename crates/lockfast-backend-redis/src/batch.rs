@@ -91,8 +91,6 @@ impl Then {
 pub(crate) struct Renew {
     pub(crate) leases: Arc<[RenewRequest]>,
     pub(crate) asker: Asker<Vec<Renewal>>,
-    /// Whether replicas must have it too.
-    pub(crate) confirm: bool,
     pub(crate) tries: u8,
 }
 

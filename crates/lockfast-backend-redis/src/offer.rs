@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use lockfast_core::lobby::{TICK, Waiter};
 use lockfast_core::time::ClockPair;
-use lockfast_core::{Fence, Grant, HolderId, LockName, LossCause, Moment, RenewRequest};
-use tokio::sync::oneshot;
+use lockfast_core::{Fence, Grant, HolderId, LockName, LossCause, Moment};
 
 use crate::answer::tell_all;
-use crate::batch::{Give, Op, Renew, Renewal, Take, Then};
+use crate::batch::{Give, Op, Take, Then};
 use crate::claim::{Answer, Claim};
 use crate::record;
 use crate::store::Store;
@@ -109,7 +108,6 @@ impl Store {
         if !waiter.is_wanted() {
             return;
         }
-        self.remember(&waiter.claim, offer.fence);
         // Nobody renews a detached lease, and replicas must be asked before it counts. Without a
         // clock to compare with, which is when it was pushed before the answer to the question
         // was handed out, it may be as old as its time.
@@ -117,16 +115,14 @@ impl Store {
         let is_question = offer.lasts < waiter.claim.ttl.min(OFFER);
         let must_ask = waiter.claim.detached || self.config().min_replicas > 0 || is_question;
         let Some(clock) = waiter.clock.filter(|_| !must_ask) else {
-            if let Some(store) = self.me() {
-                self.runtime.spawn(store.confirm(waiter, offer.fence));
-            }
-            return;
+            return self.ask_again(waiter);
         };
         let grant = offer.grant(clock);
         if (grant.from + offer.lasts).remaining(Moment::now()) < offer.lasts / 3 {
             // We were away for a while: it is over, or soon will be.
             return self.ask_again(waiter);
         }
+        self.remember(&waiter.claim, offer.fence);
         tell_all(waiter.askers, || Answer::Granted(grant.clone()));
     }
 
@@ -138,33 +134,12 @@ impl Store {
         }
     }
 
-    /// Asks for what was offered: it has it still and for longer, or waits again at its old place.
+    /// Asks for what was offered: it has it still and for longer, or waits again at its old place. It
+    /// may have been passed over and offered the lock once more since, so only the answer tells the
+    /// fence.
     fn ask_again(&self, waiter: Waiter<Claim>) {
         for asker in waiter.askers {
             self.submit(Op::Take(Take::first(Arc::clone(&waiter.claim), asker)));
-        }
-    }
-
-    /// Makes a full lease of an offer before its asker is told.
-    async fn confirm(self: Arc<Self>, waiter: Waiter<Claim>, fence: Fence) {
-        let claim = Arc::clone(&waiter.claim);
-        let lease = RenewRequest {
-            name: claim.name.clone(),
-            holder: claim.holder,
-            ttl: claim.ttl,
-            lock_delay: claim.lock_delay,
-        };
-        let (asker, answer) = oneshot::channel();
-        let from = Moment::now();
-        self.submit(Op::Renew(Renew { leases: [lease].into(), asker, confirm: true, tries: 0 }));
-        match answer.await {
-            Ok(Ok(outcomes)) if outcomes.first() == Some(&Renewal::Renewed) => {
-                tell_all(waiter.askers, || Answer::Granted(Grant::new(fence, from)));
-            }
-            // The offer had ended by then, so it waits again.
-            Ok(Ok(_)) => self.ask_again(waiter),
-            Ok(Err(failure)) => self.refuse(&claim, waiter.askers, &failure),
-            Err(_) => {}
         }
     }
 }

@@ -107,7 +107,6 @@ impl Store {
             },
             Op::Renew(renew)
                 if renew.tries == 0
-                    && !renew.confirm
                     && !self.simplicity.is_old.load(Ordering::Relaxed)
                     && self.simplicity.is_given() =>
             {
@@ -305,7 +304,7 @@ mod tests {
             lock_delay: Duration::ZERO,
         };
         let (asker, _told) = oneshot::channel();
-        Op::Renew(Renew { leases: [lease].into(), asker, confirm: false, tries: 0 })
+        Op::Renew(Renew { leases: [lease].into(), asker, tries: 0 })
     }
 
     /// A server before Redis 7.0 says that it does not know `PEXPIRE GT`; it is asked only once

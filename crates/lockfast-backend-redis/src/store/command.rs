@@ -48,9 +48,8 @@ impl Store {
         let most = |locks: usize| locks.div_ceil(self.calls(locks).max(1)).max(1);
         let takes = &batch.takes;
         takes.chunks(most(takes.len())).for_each(|some| self.write_takes(pipeline, some));
-        let confirms = !batch.takes.is_empty() || batch.renews.iter().any(|renew| renew.confirm);
         let replicas = self.config().min_replicas;
-        if replicas > 0 && confirms {
+        if replicas > 0 && !batch.takes.is_empty() {
             pipeline.command(3);
             pipeline.part("WAIT");
             pipeline.part_number(u64::from(replicas));

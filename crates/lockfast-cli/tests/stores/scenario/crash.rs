@@ -16,6 +16,10 @@ pub(super) const GROUP: Group = Group {
         scenario("a_killed_holder_is_followed_in_time", a_killed_holder_is_followed_in_time),
         scenario("a_dead_waiter_is_passed_over", a_dead_waiter_is_passed_over),
         scenario("a_waiter_that_was_stopped_waits_on", a_waiter_that_was_stopped_waits_on),
+        scenario(
+            "a_waiter_that_was_passed_over_has_a_new_fence",
+            a_waiter_that_was_passed_over_has_a_new_fence,
+        ),
         scenario("a_waiter_stopped_beyond_its_wait", a_waiter_stopped_beyond_its_wait),
         scenario(
             "a_stopped_holder_loses_its_job_before_the_next_starts",
@@ -86,6 +90,32 @@ fn a_waiter_that_was_stopped_waits_on(stage: &Stage<'_>) {
     waiter.signal(Signal::CONT);
     waiter.finish().expect(0);
     assert!(stage.sandbox.path("entered").exists());
+}
+
+/// P4: what it hears of its first turn, when it goes on, is over.
+fn a_waiter_that_was_passed_over_has_a_new_fence(stage: &Stage<'_>) {
+    let note = "echo $LOCKFAST_FENCE >> fences";
+    let holder = stage.hold_until_go(&[]);
+    let waiter = stage.queue(&[], note, 1);
+    let next = stage.queue(&[], note, 2);
+    waiter.signal(Signal::STOP);
+    stage.go();
+    holder.finish().expect(0);
+    if stage.row.is_session {
+        // A session has its turn whatever its process does.
+        waiter.signal(Signal::CONT);
+        waiter.finish().expect(0);
+        next.finish().expect(0);
+    } else {
+        next.finish().expect(0);
+        // Now it is the other's turn again.
+        std::thread::sleep(Duration::from_millis(200));
+        waiter.signal(Signal::CONT);
+        waiter.finish().expect(0);
+    }
+    let fences = std::fs::read_to_string(stage.sandbox.path("fences")).unwrap();
+    let fences: Vec<u64> = fences.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(fences.len() == 2 && fences[0] < fences[1], "{fences:?}");
 }
 
 /// B87: it ended with 125, "no answer" or "granted too late", as if the store had failed.
