@@ -299,8 +299,6 @@ pub(crate) enum BenchKind {
 /// prevent; 2 a promise was broken.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  lockfast torture --on redis://localhost --minutes 10
-  lockfast torture --with postgres --faults kill,pause,server-kill
   lockfast torture --on embedded: --seed 7 --plan")]
 pub(crate) struct Torture {
     /// Start servers of its own, of this kind

@@ -92,6 +92,7 @@ const CLAIMS: &[Claim] = &[
     claim(CURL, "", 0, &[], "curl --fail -H Fencing-Token: N -d @new-state https:"),
     claim(SCRIPT, "", 0, &[], "do-something --fencing-token N"),
     claim(SCRIPT, "backup", 75, &["is held by"], ""),
+    claim("lockfast torture --on embedded: --seed 7 --plan", "", 0, &[], ""),
 ];
 
 /// Programs that the snippets start, beside `cargo`.
