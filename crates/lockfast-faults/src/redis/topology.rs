@@ -10,12 +10,20 @@ use crate::wait::wait_until;
 /// What takes a fresh group of servers to find itself.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Waits until a replica has all that its master has.
+/// Waits until a replica has all that its master has, and the master knows that all replicas listen:
+/// a replica says so a little earlier.
 pub fn wait_for_sync(master: &Redis, replica: &Redis) {
     wait_until("the replica is in sync", SETTLE_TIME_MAX, || {
         replica.info("master_link_status") == "up"
             && replica.info("slave_repl_offset") == master.info("master_repl_offset")
+            && are_online(master)
     });
+}
+
+fn are_online(master: &Redis) -> bool {
+    let said = master.cli(&["INFO", "replication"]);
+    let mut replicas = said.lines().filter(|line| line.contains(",state=")).peekable();
+    replicas.peek().is_some() && replicas.all(|line| line.contains(",state=online"))
 }
 
 /// Cuts a replica off: it stays a replica, of a master that is not there.

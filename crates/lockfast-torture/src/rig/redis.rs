@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use lockfast_faults::redis::topology::{cut_off, promote};
+use lockfast_faults::redis::topology::{cut_off, promote, wait_for_sync};
 use lockfast_faults::redis::{Redis, Setup};
 use lockfast_faults::signpost::Signpost;
 use lockfast_faults::wait::wait_until;
@@ -171,7 +171,7 @@ struct Replicated {
 fn start_replicated(options: &RigOptions) -> io::Result<Box<dyn Rig>> {
     let serving = setup(options).start();
     let replica = Setup::new().append_always().replica_of(&serving).start();
-    wait_until_linked(&replica);
+    wait_for_sync(&serving, &replica);
     Ok(Box::new(Replicated { serving: Host::new(serving, options.ttl), replica }))
 }
 
@@ -218,7 +218,7 @@ struct Failover {
 fn start_failover(options: &RigOptions) -> io::Result<Box<dyn Rig>> {
     let serving = Setup::new().append_always().start();
     let replica = Setup::new().append_always().replica_of(&serving).start();
-    wait_until_linked(&replica);
+    wait_for_sync(&serving, &replica);
     let signpost = Signpost::to(serving.address());
     Ok(Box::new(Failover { signpost, serving, replica, ttl: options.ttl }))
 }
