@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockfast::{Address, Attempt, ErrorKind, Locker, Mode, Moment};
+use lockfast::{Address, ErrorKind, Locker, Mode, Moment};
 use lockfast_core::ClientId;
 use lockfast_core::capability::{Order, Reach};
 use lockfast_faults::clock::Clock;
@@ -26,6 +26,9 @@ const LINES_PER_SECOND: u32 = 2000;
 
 /// How many hold the lock with permits at a time.
 const PERMITS: u32 = 3;
+
+/// How long a store may take to show what it can do.
+const PROBE_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// How many locks are mostly free.
 const QUIET: u32 = 6;
@@ -167,14 +170,16 @@ async fn targets(locker: &Locker, prefix: &str) -> Result<Vec<Target>, Failure> 
     Ok(busy.chain(quiet).collect())
 }
 
-/// Whether a store knows a mode: it grants a lock in it that nobody else wants.
+/// Whether a store knows a mode: it grants a lock in it that nobody else wants. Whoever waits also
+/// waits for a store that cannot serve for a moment, as one whose replica has just been started.
 async fn has_mode(locker: &Locker, name: &str, mode: Mode) -> Result<bool, Failure> {
-    match locker.lock(name, mode)?.try_acquire().await {
-        Ok(Attempt::Granted(guard)) => {
+    let lock = locker.lock(name, mode)?.with(lockfast::Options::default().wait(PROBE_TIME_MAX))?;
+    match lock.acquire().await {
+        Ok(guard) => {
             guard.release().await?;
             Ok(true)
         }
-        Ok(Attempt::Taken(_)) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::Taken => Ok(true),
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
         Err(error) => Err(error.into()),
     }
