@@ -39,8 +39,13 @@ impl<'a> Move<'a> {
             return false;
         }
         let port = self.target.port().to_string();
+        let mut command = vec!["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"];
+        // A hint, which the target may have been given already.
+        if key.ends_with(":told") {
+            command.push("REPLACE");
+        }
         // It may be gone by now.
-        let said = self.source.cli(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"]);
+        let said = self.source.cli(&command);
         assert!(["OK", "NOKEY"].contains(&said.as_str()), "{said}");
         true
     }
