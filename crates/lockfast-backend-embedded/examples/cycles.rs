@@ -28,7 +28,7 @@ impl Asker {
             runtime: tokio::runtime::Handle::current(),
             client,
             label: Label::of_this_process(),
-            losses: LossReporter::new(|_, _| {}),
+            losses: LossReporter::new(|_| {}),
         };
         let address = Address::parse(url).unwrap();
         let backend = lockfast_backend_embedded::connect(address, context);

@@ -6,14 +6,13 @@ use std::future::{Future as _, poll_fn};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
     EventStream, Guarantee, LockView, LossCause, Moment, Profile, Query, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
+    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
 };
 use tokio::sync::oneshot;
 
@@ -67,7 +66,8 @@ fn profile(witness: PathBuf) -> Profile {
         expiry: Expiry::ProcessDeath { witness },
         reach: Reach::Host,
         fence: FenceSurvival::Durable,
-        ttl_min: Duration::from_millis(100),
+        ttl: TtlLimits::LOCKFAST,
+        lacks: &[],
     }
 }
 
@@ -127,7 +127,7 @@ impl Op {
         let error = failure.to_error();
         // Whoever is gone does not care.
         match self {
-            Self::Renew { batch, reply } if failure.scope == Scope::Gone => {
+            Self::Renew { batch, reply } if failure.handling == Scope::Gone => {
                 let lost = batch.iter().map(|_| RenewOutcome::Lost(LossCause::DataLost));
                 drop(reply.send(Ok(lost.collect())));
             }

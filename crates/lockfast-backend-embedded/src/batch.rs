@@ -146,7 +146,7 @@ impl<'a> Batch<'a> {
             Op::Close => Ok(Answer::Closing),
         };
         let answer = match answer {
-            Err(failure) if failure.scope == Scope::Lock => Answer::Refused(failure.to_error()),
+            Err(failure) if failure.handling == Scope::Lock => Answer::Refused(failure.to_error()),
             answer => answer?,
         };
         self.done.answers.push(answer);
@@ -175,7 +175,7 @@ impl<'a> Batch<'a> {
             let renewal = self
                 .with_queue(&request.name, |queue, clock, _, _| queue.renew(request, clock.now_ns));
             let renewal = match renewal {
-                Err(failure) if failure.scope == Scope::Lock => {
+                Err(failure) if failure.handling == Scope::Lock => {
                     let error = failure.to_error().with_lock(&request.name);
                     outcomes.push(RenewOutcome::Unanswered(error));
                     continue;

@@ -228,7 +228,7 @@ impl Store {
         for name in self.waiting.names() {
             let queue = match self.wire.load_queue(&name) {
                 Ok(claims) => Queue::of(claims),
-                Err(failure) if failure.scope == Scope::Lock => {
+                Err(failure) if failure.handling == Scope::Lock => {
                     let holders = self.waiting.holders(&name);
                     holders.into_iter().for_each(|it| self.fail_waiter(&name, it, &failure));
                     continue;

@@ -13,7 +13,7 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Alarm, Backend, BoxFuture, ClientId, ConnectContext, Error,
     ErrorKind, EventStream, Guarantee, LockView, Moment, Profile, Query, Refusal, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
+    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
 };
 
 use crate::table::{Admitted, Table, Told};
@@ -56,7 +56,8 @@ fn profile() -> Profile {
         expiry: Expiry::Ttl,
         reach: Reach::Process,
         fence: FenceSurvival::Process,
-        ttl_min: Duration::from_millis(100),
+        ttl: TtlLimits::LOCKFAST,
+        lacks: &[],
     }
 }
 

@@ -1,12 +1,12 @@
-//! The rule of the queue, free of I/O. All claims of a lock stand in one line; a waiting claim is
-//! granted when what is ahead of it agrees with its mode. Mutex, read–write lock and semaphore
-//! are then one algorithm, nobody overtakes, and writers are not starved.
+//! The claims of a lock in one line, free of I/O: what each operation does to them. Who is granted
+//! is decided by the rule in [`lockfast_core::queue`].
 
 use std::sync::Arc;
 
+use lockfast_core::queue::{Ahead, check_use};
 use lockfast_core::{
     AcquireRequest, ClientId, Error, Fence, HolderId, HolderView, Label, LockName, LockView,
-    LossCause, Mode, ReleaseOutcome, RenewRequest, Result, RevokeRequest, Wait,
+    LossCause, ReleaseOutcome, RenewRequest, Result, RevokeRequest, Wait,
 };
 
 use crate::claim::{Claim, Clock, Effect, Happening, Hold, Stage};
@@ -90,7 +90,8 @@ impl Queue {
                 }
             }
             None => {
-                self.check_use(request.mode)?;
+                let live = self.0.iter().filter(|claim| claim.is_live());
+                check_use(live.map(|claim| claim.mode), request.mode)?;
                 let floor = request.floor.map_or(0, Fence::get);
                 fences.check_floor(clock.wall_us, floor)?;
                 let ticket = self.0.last().map_or(1, |last| last.ticket + 1);
@@ -147,23 +148,6 @@ impl Queue {
             claim.ends_ns = claim.lease_end_ns(now_ns);
             hold.fence
         }))
-    }
-
-    /// A name is used either with shared or with permit claims, and all permits agree on their
-    /// number: otherwise two callers would each be right about a different limit.
-    fn check_use(&self, asked: Mode) -> Result<()> {
-        let stored = self
-            .0
-            .iter()
-            .filter(|claim| claim.is_live())
-            .map(|claim| claim.mode)
-            .find(|mode| *mode != Mode::Exclusive);
-        match stored {
-            Some(stored) if asked != Mode::Exclusive && asked != stored => {
-                Err(Error::conflict(asked, stored))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Grants every claim whose rule holds, in order.
@@ -358,29 +342,6 @@ impl Queue {
         let waiting =
             (self.0.iter()).filter(|claim| claim.is_waiting() && claim.ends_ns > now_ns).count();
         LockView { name: name.clone(), holders: self.holders(now_ns, label), waiting }
-    }
-}
-
-/// What stands ahead of a claim.
-#[derive(Default)]
-struct Ahead {
-    all: u32,
-    exclusive: bool,
-}
-
-impl Ahead {
-    /// The one rule.
-    fn allows(&self, mode: Mode) -> bool {
-        match mode {
-            Mode::Exclusive => self.all == 0,
-            Mode::Shared => !self.exclusive,
-            Mode::Permit { limit } => !self.exclusive && self.all < limit.get(),
-        }
-    }
-
-    fn count(&mut self, mode: Mode) {
-        self.all = self.all.saturating_add(1);
-        self.exclusive |= mode == Mode::Exclusive;
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockfast_core::{ErrorKind, Moment, RevokeRequest};
+use lockfast_core::queue::{Standing, standing};
+use lockfast_core::{ErrorKind, Mode, Moment, RevokeRequest};
 use proptest::prelude::*;
 
 use super::*;
@@ -343,6 +344,47 @@ fn a_floor_is_overcome() {
     };
     assert_eq!(bench.ask(&far).unwrap_err().kind(), ErrorKind::InvalidToken);
     assert_eq!(bench.queue.claims().len(), 1);
+}
+
+/// Who has the lock by the bare line, as a client of a server reads it that grants nothing itself.
+fn granted_by_the_line(bench: &Bench) -> Vec<u8> {
+    let live: Vec<_> = bench.queue.claims().iter().filter(|claim| claim.is_live()).collect();
+    let modes: Vec<Mode> = live.iter().map(|claim| claim.mode).collect();
+    let is_granted = |at: &usize| standing(&modes[..*at], modes[*at]) == Standing::Granted;
+    (0..live.len()).filter(is_granted).map(|at| live[at].holder.as_bytes()[0]).collect()
+}
+
+/// Every history of a few arrivals and departures, of holders and of waiters: the walk, which
+/// remembers whom it has granted, and the standing in the bare line agree.
+#[test]
+fn the_walk_agrees_with_the_standing() {
+    const STEPS: usize = 6;
+    for mode in [SHARED, permit(1), permit(2), permit(3)] {
+        let mut histories: Vec<Vec<usize>> = vec![Vec::new()];
+        for _ in 0..STEPS {
+            // 0 and 1 are arrivals, the others the departure of whoever is at that place.
+            let steps = |history: &Vec<usize>| {
+                let history = history.clone();
+                let steps = 0..2 + history.len();
+                steps.map(move |step| [&history[..], &[step]].concat())
+            };
+            histories = histories.iter().flat_map(steps).collect();
+        }
+        for history in histories {
+            let mut bench = Bench::new();
+            for (number, step) in (1..).zip(&history) {
+                let at = step.saturating_sub(2);
+                let leaving = bench.queue.claims().get(at).map(|claim| claim.holder.as_bytes()[0]);
+                match (step, leaving) {
+                    (0, _) => drop(bench.ask(&request(number, EXCLUSIVE, Wait::Forever))),
+                    (1, _) => drop(bench.ask(&request(number, mode, Wait::Forever))),
+                    (_, Some(leaving)) => drop(bench.release(leaving)),
+                    (_, None) => {}
+                }
+                assert_eq!(bench.holders(), granted_by_the_line(&bench), "{mode}: {history:?}");
+            }
+        }
+    }
 }
 
 /// One step of a random history.

@@ -257,7 +257,7 @@ impl Store {
         let mut ops = std::mem::take(&mut self.ops);
         let rest = ops.split_off(ops.len().min(BATCH_MAX));
         if let Err(failure) = self.begin_watch(&ops) {
-            tracing::warn!(error = failure.message, "events of others cannot be watched");
+            tracing::warn!(error = failure.message(), "events of others cannot be watched");
         }
         let mut chores = std::mem::take(&mut self.chores);
         chores.dedup();
@@ -268,7 +268,7 @@ impl Store {
             Err(failure) => {
                 // What was to be seen to is seen to by the slow poll.
                 self.data_version = None;
-                tracing::warn!(error = failure.message, "a batch could not be written");
+                tracing::warn!(error = failure.message(), "a batch could not be written");
                 self.closing |= ops.iter().any(|op| matches!(op, Op::Close));
                 ops.into_iter().for_each(|op| op.fail(&failure));
             }

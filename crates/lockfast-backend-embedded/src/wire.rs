@@ -235,11 +235,10 @@ impl Wire {
                     failure
                 }
                 // The database works, but this record is not ours.
-                _ => Failure {
-                    scope: Scope::Lock,
-                    message: format!("{} at lock {}", failure.message, quote(name.as_str())),
-                    ..failure
-                },
+                _ => {
+                    let message = format!("{} at lock {}", failure.message(), quote(name.as_str()));
+                    failure.with_message(message).with(Scope::Lock)
+                }
             }
         })
     }

@@ -63,7 +63,7 @@ impl WriteLock {
             shown(&self.database)
         );
         let failure = Failure::new(ErrorKind::Unreachable, message);
-        Err(Failure { scope: Scope::Gone, ..failure })
+        Err(failure.with(Scope::Gone))
     }
 }
 

@@ -16,8 +16,8 @@ use kit::child::Other;
 use kit::{Asker, acquire, ask, bounded, name, poll_once, released, request, taken};
 use lockfast_core::capability::Expiry;
 use lockfast_core::{
-    AcquireRequest, ErrorKind, LossCause, Mode, Moment, Query, ReleaseOutcome, ReleaseRequest,
-    RenewOutcome, RenewRequest, RevokeOutcome, RevokeRequest, Wait, WatchKind,
+    AcquireRequest, ErrorKind, LossCause, LossReport, Mode, Moment, Query, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, RevokeOutcome, RevokeRequest, Wait, WatchKind,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -409,7 +409,7 @@ async fn a_revocation_is_told_at_once() {
     kit::granted(bounded(next).await);
     let cause = LossCause::Revoked { reason: "maintenance".into() };
     kit::eventually("the loss is told", async || {
-        a.losses.lock().unwrap()[..] == [(held.holder, cause.clone())]
+        a.losses.lock().unwrap()[..] == [LossReport::Lease(held.holder, cause.clone())]
     })
     .await;
     let renewed = a.backend.renew(vec![renewal(&held)]).await.unwrap();

@@ -9,7 +9,7 @@ use lockfast_core::{Grant, Moment, Retry};
 
 use crate::batch::{Asker, Batch, Op, Renewal, Take};
 use crate::claim::{Admission, Answer};
-use crate::failure::{Failure, Remedy};
+use crate::failure::{self, Failure, Remedy};
 use crate::store::Store;
 use crate::wire;
 
@@ -78,7 +78,7 @@ fn read_number(number: &str) -> Option<usize> {
 }
 
 fn nonsense() -> Failure {
-    Failure::of_nonsense("an answer of another form")
+    failure::of_nonsense("an answer of another form")
 }
 
 impl Store {
@@ -166,10 +166,10 @@ impl Store {
     pub(crate) fn mend(&self, ops: impl Iterator<Item = Op>, failure: &Failure) -> bool {
         let mut again = Vec::new();
         for mut op in ops {
-            if let (Op::Give(give), Remedy::ReconnectAndRepeat) = (&mut op, failure.remedy) {
+            if let (Op::Give(give), Remedy::ReconnectAndRepeat) = (&mut op, failure.handling) {
                 give.is_doubtful = true;
             }
-            let is_again = match failure.remedy {
+            let is_again = match failure.handling {
                 Remedy::Tell | Remedy::Reconnect => false,
                 Remedy::Repeat => op.try_again(REPEATS_MAX),
                 Remedy::ReconnectAndRepeat => op.try_again(RECONNECTS_MAX),
@@ -180,14 +180,14 @@ impl Store {
             }
         }
         self.requeue(again);
-        matches!(failure.remedy, Remedy::Reconnect | Remedy::ReconnectAndRepeat)
+        matches!(failure.handling, Remedy::Reconnect | Remedy::ReconnectAndRepeat)
     }
 
     /// Tells whoever asked that there is no answer.
     pub(crate) fn fail_op(&self, op: Op, failure: &Failure) {
         match op {
             Op::Take(take) => {
-                let askers = self.lobby.miss(take, failure.retry == Retry::Later);
+                let askers = self.lobby.miss(take, failure.retry() == Retry::Later);
                 askers.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
             Op::Give(give) => drop(give.asker.send(Err(failure.clone()))),

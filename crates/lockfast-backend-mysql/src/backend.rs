@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
@@ -11,7 +10,7 @@ use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
     ErrorKind, EventStream, Fence, Guarantee, HolderId, LockName, LockView, LossCause, Moment,
     Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
-    RevokeOutcome, RevokeRequest,
+    RevokeOutcome, RevokeRequest, TtlLimits,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -19,7 +18,7 @@ use tokio::task::AbortHandle;
 use crate::batch::{Give, LEASES_MAX, Op, Renew, Renewal, Take};
 use crate::claim::{Answer, Claim, Seen};
 use crate::config::Config;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::store::Store;
 use crate::watcher;
 use crate::wire::{Argument, Dialer};
@@ -60,7 +59,8 @@ pub(crate) fn profile() -> Profile {
         expiry: Expiry::Ttl,
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
-        ttl_min: Duration::from_millis(100),
+        ttl: TtlLimits::LOCKFAST,
+        lacks: &[],
     }
 }
 
@@ -154,7 +154,7 @@ impl Mysql {
         let said = reply.rows.first().and_then(|row| row.text(1)).unwrap_or_default();
         let (code, seen) = said.split_once('\t').unwrap_or((said, "0"));
         let Some(seen) = Seen::read(seen) else {
-            return Err(Failure::of_nonsense("a revocation of another form").to_error());
+            return Err(failure::of_nonsense("a revocation of another form").to_error());
         };
         let holders = self.store.name_holders(&name, &seen).await.holders;
         Ok(match code {

@@ -9,7 +9,7 @@ use lockfast_core::{ClientId, HolderId, LockName, LossCause, ReleaseOutcome, Ren
 use tokio::sync::oneshot;
 
 use crate::claim::{Claim, read_client, whole_us, write_mode};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::wire::{self, Argument};
 
 /// How many acquisitions and how many releases one call carries.
@@ -50,9 +50,9 @@ impl Give {
     pub(crate) fn read(&self, word: &str) -> Result<ReleaseOutcome, Failure> {
         match word {
             "1" => Ok(ReleaseOutcome::Released),
-            "0" if self.is_doubtful => Err(Failure::of_doubt()),
+            "0" if self.is_doubtful => Err(failure::of_doubt()),
             "0" => Ok(ReleaseOutcome::NotHeld),
-            _ => Err(Failure::of_nonsense("a release of another form")),
+            _ => Err(failure::of_nonsense("a release of another form")),
         }
     }
 }

@@ -9,7 +9,7 @@ use lockfast_core::{
     LockName, LockView, LossCause, Mode, Wait,
 };
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 
 /// What a holder wants.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ pub(crate) enum Answer {
 impl Admission {
     /// Reads one line of the answer, without its number.
     pub(crate) fn read(claim: &Claim, line: &str) -> Result<Self, Failure> {
-        let nonsense = || Failure::of_nonsense("an acquisition of another form");
+        let nonsense = || failure::of_nonsense("an acquisition of another form");
         let (code, rest) = line.split_once('\t').unwrap_or((line, ""));
         let mode = || read_mode(rest).ok_or_else(nonsense);
         Err(match code {
@@ -148,7 +148,7 @@ impl Admission {
             "H" => Error::already_held(claim.mode, mode()?).into(),
             "R" => {
                 let cause = LossCause::Revoked { reason: rest.into() };
-                Failure::new(ErrorKind::Lost, format!("the lease was lost: {cause}"))
+                Error::lost(&claim.name, cause).into()
             }
             "F" => Error::floor_ahead().into(),
             "X" => Failure::new(
@@ -162,7 +162,7 @@ impl Admission {
 }
 
 pub(crate) fn read_fence(text: &str) -> Result<Fence, Failure> {
-    let number = text.parse().map_err(|_| Failure::of_nonsense("a fence that is no number"))?;
+    let number = text.parse().map_err(|_| failure::of_nonsense("a fence that is no number"))?;
     Fence::new(number).map_err(|error| Failure::new(error.kind(), error.to_string()))
 }
 

@@ -13,7 +13,7 @@ mod variables;
 use lockfast_core::{Address, Diagnosis, Finding};
 
 use crate::config::Config;
-use crate::failure::{Failure, Remedy};
+use crate::failure::{self, Failure, Remedy};
 use crate::wire::{Answer, Dialer, Wire};
 use rights::Grants;
 use variables::Variables;
@@ -94,7 +94,7 @@ impl<'a> Patient<'a> {
         let rows = wire.ask_all("SELECT VERSION(), CURRENT_USER()", limit).await?;
         let text = |at| {
             let found = rows.first().and_then(|row| row.text(at));
-            found.map(ToOwned::to_owned).ok_or_else(|| Failure::of_nonsense("no version"))
+            found.map(ToOwned::to_owned).ok_or_else(|| failure::of_nonsense("no version"))
         };
         let (version, user) = (text(0)?, text(1)?);
         Ok(Self { config, wire, globals, ours, status, grants, version, user })
@@ -126,11 +126,11 @@ fn settle(
 ) -> Result<Finding, Failure> {
     match found {
         Err(failure) if is_over(&failure) => Err(failure),
-        Err(failure) => Ok(Finding::unknown(check, failure.message, fix())),
+        Err(failure) => Ok(Finding::unknown(check, failure.message(), fix())),
         found => found,
     }
 }
 
 fn is_over(failure: &Failure) -> bool {
-    matches!(failure.remedy, Remedy::Reconnect | Remedy::ReconnectAndRepeat)
+    matches!(failure.handling, Remedy::Reconnect | Remedy::ReconnectAndRepeat)
 }

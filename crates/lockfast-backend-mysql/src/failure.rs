@@ -1,21 +1,17 @@
 //! What can go wrong on the way to the server and there, and what helps against it.
 
-use lockfast_core::{Error, ErrorKind, Retry};
+use lockfast_core::ErrorKind;
+use lockfast_core::failure::Handling;
 use mysql_async::{DriverError, IoError, ServerError};
 
-/// A request that was not served. Unlike an error it can be told to many.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    pub(crate) kind: ErrorKind,
-    pub(crate) retry: Retry,
-    pub(crate) message: String,
-    pub(crate) remedy: Remedy,
-}
+/// A request that was not served.
+pub(crate) type Failure = lockfast_core::Failure<Remedy>;
 
 /// What to do about a failure before it is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Remedy {
     /// Nothing.
+    #[default]
     Tell,
     /// The same again: nothing of it was done.
     Repeat,
@@ -25,170 +21,148 @@ pub(crate) enum Remedy {
     Reconnect,
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::new(error.kind(), error.to_string())
+impl Handling for Remedy {
+    const STORE: &'static str = "mysql";
+}
+
+/// Whoever must encrypt and does not is refused like somebody with a wrong password (1045).
+pub(crate) fn with_hint_at_tls(failure: Failure) -> Failure {
+    if failure.kind() != ErrorKind::Permission {
+        return failure;
+    }
+    let hint = "if the server wants encryption, add tls=yes to the URL";
+    let message = format!("{}; {hint}", failure.message());
+    failure.with_message(message)
+}
+
+/// The server did not answer in time.
+pub(crate) fn of_silence(endpoint: &str, limit: std::time::Duration) -> Failure {
+    let message = format!("{endpoint} did not answer within {limit:?}");
+    Failure::new(ErrorKind::Unreachable, message).with(Remedy::Reconnect)
+}
+
+/// A release whose answer was lost finds nothing when it is repeated: it may have been made, or
+/// the lease may have ended before it.
+pub(crate) fn of_doubt() -> Failure {
+    let message = "the answer to the release was lost, and nothing is held any more";
+    Failure::new(ErrorKind::Unreachable, message).for_good()
+}
+
+/// The server answered something else than we understand.
+pub(crate) fn of_nonsense(what: &str) -> Failure {
+    let message = format!("the database holds procedures that are not Lockfast's: {what}");
+    Failure::new(ErrorKind::CorruptRecord, message)
+}
+
+/// What the driver says.
+pub(crate) fn of_driver(endpoint: &str, error: &mysql_async::Error) -> Failure {
+    use mysql_async::Error as Driver;
+    match error {
+        Driver::Server(error) => of_server(error),
+        Driver::Io(IoError::Tls(error)) => {
+            let message = format!("no encrypted connection to {endpoint}: {error}");
+            Failure::new(ErrorKind::TlsHandshake, message)
+        }
+        Driver::Io(IoError::Io(error))
+            if error.get_ref().is_some_and(|source| source.is::<rustls::Error>()) =>
+        {
+            let message = format!("no encrypted connection to {endpoint}: {error}");
+            Failure::new(ErrorKind::TlsHandshake, message)
+        }
+        Driver::Io(IoError::Io(error)) => {
+            let message = format!("{endpoint} cannot be reached: {error}");
+            Failure::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
+        }
+        Driver::Driver(DriverError::NoClientSslFlagFromServer) => Failure::new(
+            ErrorKind::TlsHandshake,
+            format!("{endpoint} does not encrypt; set it up to, or leave out tls=yes"),
+        ),
+        // What a server asks for when it does not know the user, so that nobody learns that.
+        Driver::Driver(DriverError::UnknownAuthPlugin { name }) => Failure::new(
+            ErrorKind::Permission,
+            format!(
+                "access denied: {endpoint} does not know the user, or wants it to identify \
+                 itself with {name}, which Lockfast cannot"
+            ),
+        ),
+        Driver::Driver(DriverError::ConnectionClosed) => {
+            let message = format!("{endpoint} closed the connection");
+            Failure::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
+        }
+        other => {
+            let message = format!("{endpoint} does not speak as expected: {other}");
+            Failure::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
+        }
     }
 }
 
-impl Failure {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let retry = Error::new(kind, "").retry();
-        Self { kind, retry, message: message.into(), remedy: Remedy::Tell }
-    }
-
-    fn with(mut self, remedy: Remedy) -> Self {
-        self.remedy = remedy;
-        self
-    }
-
-    /// Whoever must encrypt and does not is refused like somebody with a wrong password (1045).
-    pub(crate) fn with_hint_at_tls(mut self) -> Self {
-        if self.kind == ErrorKind::Permission {
-            self.message.push_str("; if the server wants encryption, add tls=yes to the URL");
+/// What the server says. Its message may name users and tables, but never a password.
+fn of_server(error: &ServerError) -> Failure {
+    let said = format!("the server says: {} (error {})", error.message, error.code);
+    match error.code {
+        // Our own: another connection of this client was made since.
+        1644 if error.message.starts_with("lockfast: enrol") => Failure::new(
+            ErrorKind::Unreachable,
+            "the server does not know this connection any more",
+        )
+        .with(Remedy::ReconnectAndRepeat),
+        1644 if error.message.starts_with("lockfast: interrupted") => {
+            Failure::new(ErrorKind::Unreachable, said).with(Remedy::Repeat)
         }
-        self
-    }
-
-    /// The server did not answer in time.
-    pub(crate) fn of_silence(endpoint: &str, limit: std::time::Duration) -> Self {
-        let message = format!("{endpoint} did not answer within {limit:?}");
-        Self::new(ErrorKind::Unreachable, message).with(Remedy::Reconnect)
-    }
-
-    /// A release whose answer was lost finds nothing when it is repeated: it may have been made, or
-    /// the lease may have ended before it.
-    pub(crate) fn of_doubt() -> Self {
-        let message = "the answer to the release was lost, and nothing is held any more";
-        let mut failure = Self::new(ErrorKind::Unreachable, message);
-        failure.retry = Retry::Never;
-        failure
-    }
-
-    /// The server answered something else than we understand.
-    pub(crate) fn of_nonsense(what: &str) -> Self {
-        let message = format!("the database holds procedures that are not Lockfast's: {what}");
-        Self::new(ErrorKind::CorruptRecord, message)
-    }
-
-    /// What the driver says.
-    pub(crate) fn of_driver(endpoint: &str, error: &mysql_async::Error) -> Self {
-        use mysql_async::Error as Driver;
-        match error {
-            Driver::Server(error) => Self::of_server(error),
-            Driver::Io(IoError::Tls(error)) => {
-                let message = format!("no encrypted connection to {endpoint}: {error}");
-                Self::new(ErrorKind::TlsHandshake, message)
-            }
-            Driver::Io(IoError::Io(error))
-                if error.get_ref().is_some_and(|source| source.is::<rustls::Error>()) =>
-            {
-                let message = format!("no encrypted connection to {endpoint}: {error}");
-                Self::new(ErrorKind::TlsHandshake, message)
-            }
-            Driver::Io(IoError::Io(error)) => {
-                let message = format!("{endpoint} cannot be reached: {error}");
-                Self::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
-            }
-            Driver::Driver(DriverError::NoClientSslFlagFromServer) => Self::new(
-                ErrorKind::TlsHandshake,
-                format!("{endpoint} does not encrypt; set it up to, or leave out tls=yes"),
+        3159 => Failure::new(
+            ErrorKind::TlsHandshake,
+            format!("the server wants an encrypted connection; add tls=yes to the URL: {said}"),
+        ),
+        1370 => Failure::new(
+            ErrorKind::Permission,
+            format!(
+                "{said}; it is not there (run lockfast migrate), or not granted: grant what the \
+                 README names, also after each upgrade"
             ),
-            // What a server asks for when it does not know the user, so that nobody learns that.
-            Driver::Driver(DriverError::UnknownAuthPlugin { name }) => Self::new(
-                ErrorKind::Permission,
-                format!(
-                    "access denied: {endpoint} does not know the user, or wants it to identify \
-                     itself with {name}, which Lockfast cannot"
-                ),
-            ),
-            Driver::Driver(DriverError::ConnectionClosed) => {
-                let message = format!("{endpoint} closed the connection");
-                Self::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
-            }
-            other => {
-                let message = format!("{endpoint} does not speak as expected: {other}");
-                Self::new(ErrorKind::Unreachable, message).with(Remedy::ReconnectAndRepeat)
-            }
+        ),
+        1044 | 1045 | 1130 | 1142 | 1143 | 1227 | 1419 | 1698 => {
+            Failure::new(ErrorKind::Permission, said)
         }
-    }
-
-    /// What the server says. Its message may name users and tables, but never a password.
-    fn of_server(error: &ServerError) -> Self {
-        let said = format!("the server says: {} (error {})", error.message, error.code);
-        match error.code {
-            // Our own: another connection of this client was made since.
-            1644 if error.message.starts_with("lockfast: enrol") => Self::new(
-                ErrorKind::Unreachable,
-                "the server does not know this connection any more",
-            )
-            .with(Remedy::ReconnectAndRepeat),
-            1644 if error.message.starts_with("lockfast: interrupted") => {
-                Self::new(ErrorKind::Unreachable, said).with(Remedy::Repeat)
-            }
-            3159 => Self::new(
-                ErrorKind::TlsHandshake,
-                format!("the server wants an encrypted connection; add tls=yes to the URL: {said}"),
+        1049 => Failure::new(ErrorKind::InvalidConfig, said),
+        // A function of the server's own is missing, not one of ours.
+        1305 if !error.message.contains("lockfast_") => Failure::new(ErrorKind::Unsupported, said),
+        1054 | 1146 | 1305 | 1318 | 1449 => Failure::new(
+            ErrorKind::InvalidConfig,
+            format!("the schema is missing or not whole; run lockfast migrate: {said}"),
+        ),
+        // The digits by which a client introduces itself are more than version 1 takes.
+        1406 => Failure::new(
+            ErrorKind::InvalidConfig,
+            format!(
+                "the schema is of an older version; run lockfast migrate, when no older program \
+                 uses the database any more: {said}"
             ),
-            1370 => Self::new(
-                ErrorKind::Permission,
-                format!(
-                    "{said}; it is not there (run lockfast migrate), or not granted: grant what the \
-                     README names, also after each upgrade"
-                ),
-            ),
-            1044 | 1045 | 1130 | 1142 | 1143 | 1227 | 1419 | 1698 => {
-                Self::new(ErrorKind::Permission, said)
-            }
-            1049 => Self::new(ErrorKind::InvalidConfig, said),
-            // A function of the server's own is missing, not one of ours.
-            1305 if !error.message.contains("lockfast_") => Self::new(ErrorKind::Unsupported, said),
-            1054 | 1146 | 1305 | 1318 | 1449 => Self::new(
-                ErrorKind::InvalidConfig,
-                format!("the schema is missing or not whole; run lockfast migrate: {said}"),
-            ),
-            // The digits by which a client introduces itself are more than version 1 takes.
-            1406 => Self::new(
-                ErrorKind::InvalidConfig,
-                format!(
-                    "the schema is of an older version; run lockfast migrate, when no older program \
-                     uses the database any more: {said}"
-                ),
-            ),
-            1040 | 1203 | 1226 => Self::new(ErrorKind::Unreachable, said),
-            1644 if error.message.starts_with("lockfast: the server is read-only") => {
-                Self::new(ErrorKind::WrongNode, error.message.clone()).with(Remedy::Reconnect)
-            }
-            1290 | 1792 | 1836 => Self::new(
-                ErrorKind::WrongNode,
-                format!("the server only reads, so it does not decide about locks: {said}"),
-            )
-            .with(Remedy::Reconnect),
-            1020 | 1205 | 1213 | 1317 | 1969 => {
-                Self::new(ErrorKind::Unreachable, said).with(Remedy::Repeat)
-            }
-            1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 4031 => {
-                Self::new(ErrorKind::Unreachable, said).with(Remedy::ReconnectAndRepeat)
-            }
-            // The disk or a table space is full, or the server is read-only by need.
-            3 | 1021 | 1030 | 1041 | 1114 => {
-                let mut failure = Self::new(ErrorKind::Unreachable, said);
-                failure.retry = Retry::Never;
-                failure
-            }
-            _ => Self::new(ErrorKind::Internal, said),
+        ),
+        1040 | 1203 | 1226 => Failure::new(ErrorKind::Unreachable, said),
+        1644 if error.message.starts_with("lockfast: the server is read-only") => {
+            Failure::new(ErrorKind::WrongNode, error.message.clone()).with(Remedy::Reconnect)
         }
-    }
-
-    /// The error of whoever asked.
-    pub(crate) fn to_error(&self) -> Error {
-        Error::new(self.kind, self.message.clone()).with_backend("mysql").with_retry(self.retry)
+        1290 | 1792 | 1836 => Failure::new(
+            ErrorKind::WrongNode,
+            format!("the server only reads, so it does not decide about locks: {said}"),
+        )
+        .with(Remedy::Reconnect),
+        1020 | 1205 | 1213 | 1317 | 1969 => {
+            Failure::new(ErrorKind::Unreachable, said).with(Remedy::Repeat)
+        }
+        1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 4031 => {
+            Failure::new(ErrorKind::Unreachable, said).with(Remedy::ReconnectAndRepeat)
+        }
+        // The disk or a table space is full, or the server is read-only by need.
+        3 | 1021 | 1030 | 1041 | 1114 => Failure::new(ErrorKind::Unreachable, said).for_good(),
+        _ => Failure::new(ErrorKind::Internal, said),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockfast_core::Retry;
 
     #[test]
     fn every_refusal_has_its_class() {
@@ -216,9 +190,9 @@ mod tests {
         for (code, kind, retry, remedy) in table {
             let message = "PROCEDURE d.lockfast_take does not exist".into();
             let error = ServerError { code, message, state: "HY000".into() };
-            let failure = Failure::of_server(&error);
+            let failure = of_server(&error);
             assert_eq!(
-                (failure.kind, failure.retry, failure.remedy),
+                (failure.kind(), failure.retry(), failure.handling),
                 (kind, retry, remedy),
                 "{code}"
             );
@@ -230,9 +204,8 @@ mod tests {
     #[test]
     fn a_function_of_the_server_is_missing() {
         let message = "FUNCTION d.MD5 does not exist".to_owned();
-        let failure =
-            Failure::of_server(&ServerError { code: 1305, message, state: "42000".into() });
-        assert_eq!(failure.kind, ErrorKind::Unsupported);
-        assert!(failure.message.contains("MD5") && !failure.message.contains("schema"));
+        let failure = of_server(&ServerError { code: 1305, message, state: "42000".into() });
+        assert_eq!(failure.kind(), ErrorKind::Unsupported);
+        assert!(failure.message().contains("MD5") && !failure.message().contains("schema"));
     }
 }

@@ -6,7 +6,7 @@ use lockfast_core::{ClientId, Label, LockName, LockView};
 
 use crate::batch::write_json;
 use crate::claim::{Seen, read_client, write_client};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::store::{Store, lock};
 use crate::wire::{self, Argument};
 
@@ -35,7 +35,7 @@ impl Store {
                 let place = at.and_then(|at| seen.get_mut(at));
                 match (place, row.text(1).and_then(Seen::read)) {
                     (Some(place), Some(found)) => *place = found,
-                    _ => return Err(Failure::of_nonsense("a look of another form")),
+                    _ => return Err(failure::of_nonsense("a look of another form")),
                 }
             }
             all.extend(seen);
@@ -75,7 +75,7 @@ impl Store {
         names
             .map(|name| match name {
                 Some(Ok(name)) => Ok(name),
-                _ => Err(Failure::of_nonsense("a lock whose name is none")),
+                _ => Err(failure::of_nonsense("a lock whose name is none")),
             })
             .collect()
     }

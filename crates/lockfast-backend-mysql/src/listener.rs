@@ -39,9 +39,9 @@ impl Store {
                 }
                 Err(failure) => failure,
             };
-            tracing::debug!(failure = failure.message, "the listening connection broke");
+            tracing::debug!(failure = failure.message(), "the listening connection broke");
             tokio::time::sleep(pause.mul_f64(0.5 + jitter())).await;
-            pause = match failure.retry {
+            pause = match failure.retry() {
                 Retry::Later => (pause * 2).min(PAUSE_MAX),
                 Retry::Never => PAUSE_MAX,
             };
@@ -53,7 +53,7 @@ impl Store {
         wire.evict(&format!("lockfast:l:{}", self.who)).await;
         // From the first call on we can be found.
         let first = self.listen_once(&mut wire, read_us, Duration::ZERO).await;
-        if let Some(failure) = first.err().filter(|failure| failure.remedy != Remedy::Repeat) {
+        if let Some(failure) = first.err().filter(|failure| failure.handling != Remedy::Repeat) {
             return failure;
         }
         let trial = self.runtime.spawn(Arc::clone(self).try_to_be_woken());
@@ -64,7 +64,7 @@ impl Store {
                 Ok(()) if Moment::now().since(start) < BRIEF => tokio::time::sleep(BRIEF).await,
                 Ok(()) => {}
                 // Interrupted, which is how we are woken on some servers.
-                Err(failure) if failure.remedy == Remedy::Repeat => {}
+                Err(failure) if failure.handling == Remedy::Repeat => {}
                 Err(failure) => break failure,
             }
         };

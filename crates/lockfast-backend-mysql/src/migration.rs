@@ -211,7 +211,7 @@ async fn read_version(wire: &mut Wire) -> Result<Option<u32>, Failure> {
         }
         Ok(None) => Ok(None),
         // A user who may only call the procedures cannot see it, and cannot change it either.
-        Err(failure) if failure.kind == ErrorKind::InvalidConfig => Ok(None),
+        Err(failure) if failure.kind() == ErrorKind::InvalidConfig => Ok(None),
         Err(failure) => Err(failure),
     }
 }
@@ -235,16 +235,17 @@ pub(crate) async fn check_server(wire: &mut Wire) -> Result<(), Failure> {
 }
 
 /// What is missing when a user may not create a schema.
-pub(crate) fn explain(mut failure: Failure, dialer: &Dialer) -> Failure {
-    if failure.kind == ErrorKind::Permission {
-        let database = &dialer.config().database;
-        failure.message = format!(
-            "{}; to create the schema a user needs SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, \
-             INDEX, ALTER ROUTINE, CREATE ROUTINE and EXECUTE on `{database}`.*",
-            failure.message
-        );
+pub(crate) fn explain(failure: Failure, dialer: &Dialer) -> Failure {
+    if failure.kind() != ErrorKind::Permission {
+        return failure;
     }
-    failure
+    let database = &dialer.config().database;
+    let message = format!(
+        "{}; to create the schema a user needs SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, \
+         INDEX, ALTER ROUTINE, CREATE ROUTINE and EXECUTE on `{database}`.*",
+        failure.message()
+    );
+    failure.with_message(message)
 }
 
 /// The statements of a file, each without its comments.

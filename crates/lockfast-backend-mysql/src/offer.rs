@@ -43,7 +43,7 @@ impl Offer {
         let now = Moment::now();
         let from = now.earlier_of(clock?.locate(self.at_us));
         let is_fresh = now.since(from) <= self.lasts / 2;
-        is_fresh.then_some(Grant { fence: self.fence, from, brief: Some(self.lasts) })
+        is_fresh.then_some(Grant::new(self.fence, from).lasting(self.lasts))
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
                 runtime: tokio::runtime::Handle::current(),
                 client,
                 label: Label::of_this_process(),
-                losses: LossReporter::new(|_, _| {}),
+                losses: LossReporter::new(|_| {}),
             };
             let address = Address::parse("mysql://locks@127.0.0.1:1/lockfast").unwrap();
             let dialer = Dialer::new(Config::read(&address).unwrap()).unwrap();
@@ -335,7 +335,7 @@ mod tests {
         tokio::task::yield_now().await;
         let batch = stage.batch();
         assert_eq!(batch.renews.len(), 1, "it is confirmed before it is told");
-        let failure = crate::failure::Failure::of_silence("here", Duration::ZERO);
+        let failure = crate::failure::of_silence("here", Duration::ZERO);
         batch.into_ops().for_each(|op| stage.store.fail_op(op, &failure));
         assert!(told.await.unwrap().is_err());
         stage.assert_nothing_is_sent();

@@ -107,14 +107,15 @@ impl Store {
     /// Connects and makes the server know us; makes the schema if there is none.
     pub(crate) async fn connect(&self) -> Result<Wire, Failure> {
         match self.enrol().await {
-            Err(failure) if failure.kind == ErrorKind::InvalidConfig => {
+            Err(failure) if failure.kind() == ErrorKind::InvalidConfig => {
                 match migration::migrate(&self.dialer, Extent::Create).await {
                     Ok(_) => self.enrol().await,
-                    Err(cause) if cause.kind == ErrorKind::Permission => Err(Failure::new(
+                    Err(cause) if cause.kind() == ErrorKind::Permission => Err(Failure::new(
                         ErrorKind::InvalidConfig,
                         format!(
                             "{}; this user may not create it: {}",
-                            failure.message, cause.message
+                            failure.message(),
+                            cause.message()
                         ),
                     )),
                     Err(cause) => Err(cause),
@@ -148,7 +149,7 @@ impl Store {
     pub(crate) async fn run(self: Arc<Self>, mut wire: Wire) {
         loop {
             let failure = self.drive(&mut wire).await;
-            tracing::debug!(failure = failure.message, "the connection to the database broke");
+            tracing::debug!(failure = failure.message(), "the connection to the database broke");
             drop(wire);
             wire = self.reconnect().await;
             self.lobby.rouse();
@@ -238,7 +239,7 @@ impl Store {
                     }
                 }
             };
-            if matches!(failure.remedy, Remedy::Reconnect | Remedy::ReconnectAndRepeat) {
+            if matches!(failure.handling, Remedy::Reconnect | Remedy::ReconnectAndRepeat) {
                 return failure;
             }
         }
@@ -300,7 +301,7 @@ impl Store {
             let swept = self.ask("CALL lockfast_sweep()", Vec::new()).await;
             let ended = self.change("CALL lockfast_finish(?)", Vec::new()).await;
             if let Some(failure) = swept.err().or(ended.err()) {
-                tracing::debug!(failure = failure.message, "the database was not swept");
+                tracing::debug!(failure = failure.message(), "the database was not swept");
             }
         }
     }

@@ -8,7 +8,7 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Params, Row, SslOpts, Value};
 
 use crate::config::{Config, Tls};
-use crate::failure::{Failure, Remedy};
+use crate::failure::{self, Failure, Remedy};
 
 /// What every connection begins with. Procedures read times in the session's zone, rows are
 /// locked without gaps, and nobody waits for a row for long.
@@ -70,10 +70,11 @@ impl Dialer {
         match tokio::time::timeout(limit, Conn::new(options)).await {
             Ok(Ok(conn)) => Ok(Wire { conn, endpoint }),
             Ok(Err(error)) => {
-                let failure = Failure::of_driver(&endpoint, &error);
-                Err(if self.config.tls.is_none() { failure.with_hint_at_tls() } else { failure })
+                let failed = failure::of_driver(&endpoint, &error);
+                let is_plain = self.config.tls.is_none();
+                Err(if is_plain { failure::with_hint_at_tls(failed) } else { failed })
             }
-            Err(_) => Err(Failure::of_silence(&endpoint, limit)),
+            Err(_) => Err(failure::of_silence(&endpoint, limit)),
         }
     }
 }
@@ -193,7 +194,7 @@ impl Wire {
         };
         match tokio::time::timeout(limit, asked).await {
             Ok(answered) => answered,
-            Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
+            Err(_) => Err(failure::of_silence(&self.endpoint, limit)),
         }
     }
 
@@ -215,33 +216,33 @@ impl Wire {
         };
         match tokio::time::timeout(limit, followed).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Failure::of_driver(&self.endpoint, &error)),
-            Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
+            Ok(Err(error)) => Err(failure::of_driver(&self.endpoint, &error)),
+            Err(_) => Err(failure::of_silence(&self.endpoint, limit)),
         }
     }
 
     /// Ends the transaction that a call has left open when it was interrupted.
     async fn recover(&mut self, error: mysql_async::Error) -> Failure {
-        let failure = Failure::of_driver(&self.endpoint, &error);
-        if error.is_fatal() || failure.remedy == Remedy::ReconnectAndRepeat {
+        let failure = failure::of_driver(&self.endpoint, &error);
+        if error.is_fatal() || failure.handling == Remedy::ReconnectAndRepeat {
             return failure;
         }
         match self.conn.query_drop("ROLLBACK").await {
             Ok(()) => failure,
-            Err(broken) => Failure::of_driver(&self.endpoint, &broken),
+            Err(broken) => failure::of_driver(&self.endpoint, &broken),
         }
     }
 
     /// Runs a statement that has no arguments and no answer, as a migration does.
     pub(crate) async fn run(&mut self, statement: &str) -> Result<(), Failure> {
         let run = self.conn.query_drop(statement).await;
-        run.map_err(|error| Failure::of_driver(&self.endpoint, &error))
+        run.map_err(|error| failure::of_driver(&self.endpoint, &error))
     }
 
     /// The first row of a query without arguments.
     pub(crate) async fn ask(&mut self, query: &str) -> Result<Option<Answer>, Failure> {
         let row: Result<Option<Row>, _> = self.conn.query_first(query).await;
-        let row = row.map_err(|error| Failure::of_driver(&self.endpoint, &error))?;
+        let row = row.map_err(|error| failure::of_driver(&self.endpoint, &error))?;
         Ok(row.map(Answer))
     }
 
@@ -253,8 +254,8 @@ impl Wire {
     ) -> Result<Vec<Answer>, Failure> {
         match tokio::time::timeout(limit, self.conn.query::<Row, _>(query)).await {
             Ok(Ok(rows)) => Ok(rows.into_iter().map(Answer).collect()),
-            Ok(Err(error)) => Err(Failure::of_driver(&self.endpoint, &error)),
-            Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
+            Ok(Err(error)) => Err(failure::of_driver(&self.endpoint, &error)),
+            Err(_) => Err(failure::of_silence(&self.endpoint, limit)),
         }
     }
 

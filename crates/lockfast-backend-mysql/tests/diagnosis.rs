@@ -8,15 +8,9 @@
     reason = "a panic is how a test fails"
 )]
 
-#[path = "diagnosis/follower.rs"]
-mod follower;
+#[path = "diagnosis/mod.rs"]
+mod diagnosis;
 mod kit;
-#[path = "diagnosis/look.rs"]
-mod look;
-#[path = "diagnosis/rights.rs"]
-mod rights;
-#[path = "diagnosis/server.rs"]
-mod server;
 
 /// The server that is tested here.
 const FLAVOR: kit::Flavor = kit::Flavor::MariaDb;

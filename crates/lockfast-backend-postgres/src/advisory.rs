@@ -15,9 +15,9 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Grant, Guarantee, HolderId, LockView, LossCause, Mode, Moment, Profile, Query,
-    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
-    RevokeRequest, Wait,
+    EventStream, Feature, Grant, Guarantee, HolderId, LockView, LossCause, Mode, Moment, Profile,
+    Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest, TtlLimits, Wait,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -96,7 +96,19 @@ pub(crate) fn profile() -> Profile {
         expiry: Expiry::Session,
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
-        ttl_min: Duration::from_secs(1),
+        ttl: TtlLimits {
+            min: Duration::from_secs(1),
+            because: "the server notices a silent connection no sooner",
+            ..TtlLimits::LOCKFAST
+        },
+        lacks: &[
+            (Feature::Permits, "an advisory lock is exclusive or shared; use mode=lease"),
+            (
+                Feature::LockDelay,
+                "an advisory lock is free as soon as its connection ends; use mode=lease",
+            ),
+            (Feature::Detached, "an advisory lock ends with its connection; use mode=lease"),
+        ],
     }
 }
 
@@ -113,17 +125,20 @@ impl Advisory {
         let start = Moment::now();
         let named = |failure: Failure| failure.to_error().with_lock(&request.name);
         let other_mode = |mode| named(Error::already_held(request.mode, mode).into());
-        check(&request)?;
         let earlier = lock(&self.holds).get(&request.holder).cloned();
-        match earlier {
+        match &earlier {
             Some(Hold::Held(held)) if held.mode == request.mode => {
                 let from = Moment::now();
-                held.ping(&self.dialer).await.map_err(named)?;
-                return Ok(AcquireOutcome::Granted(Grant::new(held.fence, from)));
+                match held.ping(&self.dialer).await {
+                    Ok(()) => return Ok(AcquireOutcome::Granted(Grant::new(held.fence, from))),
+                    // The lock ended with its session, so this is a new acquisition.
+                    Err(_) if held.has_ended().await => {}
+                    Err(failure) => return Err(named(failure)),
+                }
             }
             Some(Hold::Held(held)) => return Err(other_mode(held.mode)),
-            Some(Hold::Waiting { mode, .. }) if mode != request.mode => {
-                return Err(other_mode(mode));
+            Some(Hold::Waiting { mode, .. }) if *mode != request.mode => {
+                return Err(other_mode(*mode));
             }
             Some(Hold::Waiting { .. } | Hold::Leaving(_)) | None => {}
         }
@@ -274,29 +289,12 @@ impl Advisory {
             Ok(()) => RenewOutcome::Renewed,
             // Whether the server still has the session is not known, so it is not trusted.
             Err(failure) => {
-                tracing::debug!(failure = failure.message, "a session that has a lock is silent");
+                tracing::debug!(failure = failure.message(), "a session that has a lock is silent");
                 held.close();
                 RenewOutcome::Lost(LossCause::SessionEnded)
             }
         }
     }
-}
-
-fn check(request: &AcquireRequest) -> Result<()> {
-    let unsupported = |message: &str| {
-        let error = Error::new(ErrorKind::Unsupported, message);
-        Err(error.with_backend("postgres").with_lock(&request.name))
-    };
-    if matches!(request.mode, Mode::Permit { .. }) {
-        return unsupported("an advisory lock has no permits; use mode=lease for a semaphore");
-    }
-    if request.detached {
-        return unsupported(
-            "an advisory lock ends with its connection, so it cannot outlive the process; use \
-             mode=lease",
-        );
-    }
-    Ok(())
 }
 
 /// How long a wait may last, if it ends.

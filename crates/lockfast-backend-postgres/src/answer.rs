@@ -5,7 +5,7 @@ use lockfast_core::{Grant, LossCause, Moment, ReleaseOutcome, Retry};
 
 use crate::batch::{Asker, Batch, Op, Renew, Renewal, Take};
 use crate::claim::{Admission, Answer};
-use crate::failure::{Failure, Remedy};
+use crate::failure::{self, Failure, Remedy};
 use crate::inspect::read_label;
 use crate::store::Store;
 use crate::wire::get;
@@ -50,7 +50,7 @@ impl Reply {
             let notes = fields.next().map(|note| vec![Some(note.to_owned())]);
             Some(Self { codes: vec![code], numbers: vec![number], notes, now_us, owed })
         };
-        read().ok_or_else(|| Failure::of_nonsense("an answer of another form"))
+        read().ok_or_else(|| failure::of_nonsense("an answer of another form"))
     }
 
     fn note(&self, at: usize) -> Option<&str> {
@@ -63,7 +63,7 @@ impl Store {
     pub(crate) fn distribute(&self, mut batch: Batch, sent: Moment, reply: &Reply) {
         let lines = std::mem::take(&mut batch.lines);
         if reply.codes.len() != lines.len() || reply.numbers.len() != lines.len() {
-            let failure = Failure::of_nonsense("too few lines");
+            let failure = failure::of_nonsense("too few lines");
             batch.into_ops().for_each(|op| self.fail_op(op, &failure));
             return;
         }
@@ -96,7 +96,7 @@ impl Store {
                 Some(Op::Give(give)) => {
                     let outcome = match code {
                         1 => Ok(ReleaseOutcome::Released),
-                        _ if give.doubtful => Err(Failure::of_doubt()),
+                        _ if give.doubtful => Err(failure::of_doubt()),
                         _ => Ok(ReleaseOutcome::NotHeld),
                     };
                     give.asker.into_iter().for_each(|asker| drop(asker.send(outcome.clone())));
@@ -109,7 +109,7 @@ impl Store {
             answer_renew(renew, outcomes);
         }
         if !again.is_empty() {
-            let failure = Failure::of_haste();
+            let failure = failure::of_haste();
             self.repeat(again, &failure);
         }
     }
@@ -144,12 +144,12 @@ impl Store {
 
     /// A batch could not be asked. Returns why the connection is of no use any more, if it is not.
     pub(crate) fn recover(&self, mut ops: Vec<Op>, failure: Failure) -> Option<Failure> {
-        if failure.is_unproven {
+        if failure.handling.is_unproven {
             ops.iter_mut().for_each(Op::doubt);
         }
-        match failure.remedy {
+        match failure.handling.remedy {
             // It counts when it comes again.
-            Remedy::Tell if failure.is_unproven && ops.iter_mut().all(Op::is_fresh) => {
+            Remedy::Tell if failure.handling.is_unproven && ops.iter_mut().all(Op::is_fresh) => {
                 ops.iter_mut().for_each(|op| _ = op.try_again());
                 self.separate(ops);
                 return None;
@@ -171,7 +171,7 @@ impl Store {
             Remedy::Reconnect => ops.iter_mut().for_each(Op::doubt),
         }
         self.repeat(ops, &failure);
-        (failure.remedy == Remedy::Reconnect).then_some(failure)
+        (failure.handling.remedy == Remedy::Reconnect).then_some(failure)
     }
 
     /// Asks once more what was not tried too often.
@@ -190,7 +190,7 @@ impl Store {
     pub(crate) fn fail_op(&self, op: Op, failure: &Failure) {
         match op {
             Op::Take(take) => {
-                let askers = self.lobby.miss(take, failure.retry == Retry::Later);
+                let askers = self.lobby.miss(take, failure.retry() == Retry::Later);
                 askers.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
             Op::Give(give) => {
@@ -218,7 +218,7 @@ fn read_renewal(code: i16, note: Option<&str>) -> Option<Renewal> {
 
 fn answer_renew(renew: Renew, outcomes: Vec<Option<Renewal>>) {
     let outcomes: Option<Vec<_>> = outcomes.into_iter().collect();
-    let nonsense = || Failure::of_nonsense("a renewal of another form");
+    let nonsense = || failure::of_nonsense("a renewal of another form");
     drop(renew.asker.send(outcomes.ok_or_else(nonsense)));
 }
 

@@ -10,7 +10,7 @@ use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error,
     EventStream, Guarantee, HolderId, LockName, LockView, Moment, Profile, Query, Refusal,
     ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
-    RevokeRequest, jitter,
+    RevokeRequest, TtlLimits, jitter,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use crate::batch::{Give, LOCKS_MAX, Op, Renew, Renewal, Take, Value};
 use crate::claim::{Answer, Claim};
 use crate::config::{Config, StoreMode};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::inspect::read_view;
 use crate::link::Link;
 use crate::store::{Store, closed};
@@ -121,7 +121,8 @@ pub(crate) fn profile() -> Profile {
         expiry: Expiry::Ttl,
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
-        ttl_min: Duration::from_millis(100),
+        ttl: TtlLimits::LOCKFAST,
+        lacks: &[],
     }
 }
 
@@ -195,7 +196,7 @@ impl Postgres {
 
     async fn look(&self, query: Query) -> Result<Vec<LockView>> {
         let named = |failure: Failure| failure.to_error();
-        let nonsense = || Failure::of_nonsense("a lock of another form").to_error();
+        let nonsense = || failure::of_nonsense("a lock of another form").to_error();
         match query {
             Query::Name(name) => {
                 let values = vec![Value::Text(name.as_str().to_owned())];
@@ -225,7 +226,7 @@ impl Postgres {
 
     async fn seize(&self, request: RevokeRequest) -> Result<RevokeOutcome> {
         let named = |failure: Failure| failure.to_error().with_lock(&request.name);
-        let nonsense = || Failure::of_nonsense("a revocation of another form").to_error();
+        let nonsense = || failure::of_nonsense("a revocation of another form").to_error();
         let fence =
             request.expect_fence.map(|fence| i64::try_from(fence.get()).unwrap_or(i64::MAX));
         let values = vec![

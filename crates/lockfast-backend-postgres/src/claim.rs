@@ -9,7 +9,7 @@ use lockfast_core::{
 };
 
 use crate::batch::read_mode;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::inspect::read_view;
 use crate::offer::Offer;
 
@@ -97,7 +97,7 @@ impl Admission {
         note: Option<&str>,
         now_us: i64,
     ) -> Result<Self, Failure> {
-        let nonsense = || Failure::of_nonsense(format!("code {code} to an acquisition"));
+        let nonsense = || failure::of_nonsense(format!("code {code} to an acquisition"));
         let mode = || number.and_then(read_mode).ok_or_else(nonsense);
         Err(match code {
             1 => return read_fence(number).map(Self::Granted),
@@ -114,7 +114,7 @@ impl Admission {
             6 => Error::already_held(claim.mode, mode()?).into(),
             7 => {
                 let cause = LossCause::Revoked { reason: note.unwrap_or_default().into() };
-                Failure::new(ErrorKind::Lost, format!("the lease was lost: {cause}"))
+                Error::lost(&claim.name, cause).into()
             }
             8 => Error::floor_ahead().into(),
             9 => Failure::new(

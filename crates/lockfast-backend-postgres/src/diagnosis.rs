@@ -14,7 +14,7 @@ use lockfast_core::{Address, Diagnosis, Finding};
 use tokio_postgres::Row;
 
 use crate::config::{Config, StoreMode};
-use crate::failure::{Failure, Remedy};
+use crate::failure::{self, Failure, Remedy};
 use crate::wire::{Dialer, Session, get};
 use settings::Settings;
 
@@ -147,13 +147,13 @@ impl Patient {
         found: Result<Finding, Failure>,
     ) -> Result<Finding, Failure> {
         match found {
-            Err(failure) if failure.remedy == Remedy::Reconnect => Err(failure),
-            Err(failure) => Ok(Finding::unknown(check, failure.message, self.monitor())),
+            Err(failure) if failure.handling.remedy == Remedy::Reconnect => Err(failure),
+            Err(failure) => Ok(Finding::unknown(check, failure.message(), self.monitor())),
             found => found,
         }
     }
 }
 
 fn only(rows: &[Row]) -> Result<&Row, Failure> {
-    rows.first().ok_or_else(|| Failure::of_nonsense("no row"))
+    rows.first().ok_or_else(|| failure::of_nonsense("no row"))
 }

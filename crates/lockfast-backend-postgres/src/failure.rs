@@ -1,30 +1,41 @@
-//! What keeps a request from being served, told apart so that callers know what to do. It is
-//! answered to every request of a batch, so it can be copied, which [`Error`] cannot.
+//! What keeps a request from being served, told apart so that callers know what to do.
 
 use std::io;
 use std::time::Duration;
 
-use lockfast_core::{Error, ErrorKind, Retry};
+use lockfast_core::ErrorKind;
+use lockfast_core::failure::Handling;
 use tokio_postgres::error::DbError;
 
 use crate::config::Endpoint;
 
-/// Why something did not work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) kind: ErrorKind,
-    pub(crate) retry: Retry,
-    pub(crate) message: String,
+/// Why something did not work. It is answered to every request of a batch.
+pub(crate) type Failure = lockfast_core::Failure<Treatment>;
+
+/// How a failure is handled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Treatment {
     /// What the link has to do about it.
     pub(crate) remedy: Remedy,
     /// Whether it may be the answer to another one's request, and ours was done.
     pub(crate) is_unproven: bool,
 }
 
+impl Handling for Treatment {
+    const STORE: &'static str = "postgres";
+}
+
+impl From<Remedy> for Treatment {
+    fn from(remedy: Remedy) -> Self {
+        Self { remedy, is_unproven: false }
+    }
+}
+
 /// What to do about a failure before anybody is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Remedy {
     /// Nothing helps: tell.
+    #[default]
     Tell,
     /// The server does not know this connection: register and repeat.
     Enrol,
@@ -36,245 +47,220 @@ pub(crate) enum Remedy {
     TellAndReconnect,
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::new(error.kind(), error.to_string())
-    }
+/// The same, which is the answer to our request.
+pub(crate) fn proven(mut failure: Failure) -> Failure {
+    failure.handling.is_unproven = false;
+    failure
 }
 
-impl Failure {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let retry = match kind {
-            ErrorKind::Unreachable | ErrorKind::WrongNode => Retry::Later,
-            _ => Retry::Never,
+/// The same by a way that mixes up answers.
+pub(crate) fn without_proof(mut failure: Failure) -> Failure {
+    failure.handling.is_unproven = true;
+    failure
+}
+
+/// Whether the server does not know our functions.
+pub(crate) fn is_of_schema(failure: &Failure) -> bool {
+    failure.kind() == ErrorKind::InvalidConfig && failure.message().contains("lockfast migrate")
+}
+
+/// The server closed the connection.
+pub(crate) fn of_end(endpoint: &Endpoint) -> Failure {
+    Failure::new(ErrorKind::Unreachable, format!("{endpoint} closed the connection"))
+        .with(Remedy::Reconnect.into())
+}
+
+/// The connection could not be made or broke.
+pub(crate) fn of_io(endpoint: &Endpoint, error: &io::Error) -> Failure {
+    let message = match error.kind() {
+        io::ErrorKind::ConnectionRefused => format!("nobody listens at {endpoint}"),
+        io::ErrorKind::NotFound => format!("there is no socket {endpoint}"),
+        io::ErrorKind::PermissionDenied => {
+            let message = format!("the operating system does not let us connect to {endpoint}");
+            return Failure::new(ErrorKind::Permission, message);
+        }
+        _ => format!("the connection to {endpoint} failed: {error}"),
+    };
+    Failure::new(ErrorKind::Unreachable, message).with(Remedy::Reconnect.into())
+}
+
+/// The connection could not be encrypted.
+pub(crate) fn of_handshake(endpoint: &Endpoint, cause: &dyn std::fmt::Display) -> Failure {
+    Failure::new(
+        ErrorKind::TlsHandshake,
+        format!(
+            "no encrypted connection to {endpoint}: {cause}; check that the server has ssl on, \
+             and the options sslmode, ca, cert and key"
+        ),
+    )
+}
+
+/// The server did not answer in time.
+pub(crate) fn of_silence(endpoint: &Endpoint, span: Duration) -> Failure {
+    Failure::new(ErrorKind::Unreachable, format!("{endpoint} did not answer within {span:?}"))
+        .with(Remedy::Reconnect.into())
+}
+
+/// The pooler gave us the answer to another one's statement.
+pub(crate) fn of_mixture(endpoint: &Endpoint) -> Failure {
+    let message = format!(
+        "the pooler at {endpoint} answered what somebody else had asked; PgBouncer does so before \
+         1.22.1 when a client disconnects that has sent several statements at once: update it"
+    );
+    Failure::new(ErrorKind::Unreachable, message).with(Remedy::Reconnect.into())
+}
+
+/// The server answered something else than our functions do.
+pub(crate) fn of_nonsense(what: impl std::fmt::Display) -> Failure {
+    Failure::new(
+        ErrorKind::CorruptRecord,
+        format!("the database answered what Lockfast's functions do not: {what}"),
+    )
+}
+
+/// Nobody may write, although it is no standby.
+pub(crate) fn of_reader() -> Failure {
+    Failure::new(
+        ErrorKind::WrongNode,
+        "transactions are read-only here; if the server is not meant to be, run ALTER ROLE … (or \
+         DATABASE, SYSTEM) RESET default_transaction_read_only",
+    )
+    .with(Remedy::TellAndReconnect.into())
+}
+
+/// A call that would have had to wait out of its turn.
+pub(crate) fn of_haste() -> Failure {
+    let message = "others keep making the rows of the same locks; try again";
+    Failure::new(ErrorKind::Unreachable, message)
+}
+
+/// A release that had to be asked again found nothing: whether the first one did it is not known.
+pub(crate) fn of_doubt() -> Failure {
+    Failure::new(
+        ErrorKind::Unreachable,
+        "the answer to the release was lost; asked again, the lock is not held any more",
+    )
+}
+
+/// The server only reads.
+pub(crate) fn of_standby() -> Failure {
+    Failure::new(
+        ErrorKind::WrongNode,
+        "the server is a standby or read-only and does not take locks; connect to the primary",
+    )
+    .with(Remedy::TellAndReconnect.into())
+}
+
+/// Our schema is not there.
+pub(crate) fn of_missing_schema(schema: &str) -> Failure {
+    Failure::new(
+        ErrorKind::InvalidConfig,
+        format!(
+            "schema {schema} is missing or not complete in this database; run \"lockfast \
+             migrate\" as a role that may create it, or grant EXECUTE on its functions"
+        ),
+    )
+}
+
+/// What the driver says.
+pub(crate) fn of_driver(endpoint: &Endpoint, error: &tokio_postgres::Error) -> Failure {
+    use std::error::Error as _;
+    if let Some(error) = error.as_db_error() {
+        return of_server(error);
+    }
+    let source = error.source();
+    if let Some(error) = source.and_then(|source| source.downcast_ref::<io::Error>()) {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        return match tls {
+            Some(tls) => of_handshake(endpoint, tls),
+            None => of_io(endpoint, error),
         };
-        Self { kind, retry, message: message.into(), remedy: Remedy::Tell, is_unproven: false }
     }
-
-    fn with_remedy(mut self, remedy: Remedy) -> Self {
-        self.remedy = remedy;
-        self
+    let text = error.to_string();
+    if text.contains("TLS") {
+        let cause = source.map_or(text, ToString::to_string);
+        return of_handshake(endpoint, &cause);
     }
-
-    /// The same by a way that mixes up answers.
-    pub(crate) fn without_proof(mut self) -> Self {
-        self.is_unproven = true;
-        self
+    if error.is_closed() {
+        return of_end(endpoint);
     }
-
-    fn for_good(mut self) -> Self {
-        self.retry = Retry::Never;
-        self
-    }
-
-    /// The public error.
-    pub(crate) fn to_error(&self) -> Error {
-        Error::new(self.kind, self.message.clone()).with_retry(self.retry).with_backend("postgres")
-    }
-
-    /// Whether the server does not know our functions.
-    pub(crate) fn is_of_schema(&self) -> bool {
-        self.kind == ErrorKind::InvalidConfig && self.message.contains("lockfast migrate")
-    }
-
-    /// The server closed the connection.
-    pub(crate) fn of_end(endpoint: &Endpoint) -> Self {
-        Self::new(ErrorKind::Unreachable, format!("{endpoint} closed the connection"))
-            .with_remedy(Remedy::Reconnect)
-    }
-
-    /// The connection could not be made or broke.
-    pub(crate) fn of_io(endpoint: &Endpoint, error: &io::Error) -> Self {
-        let message = match error.kind() {
-            io::ErrorKind::ConnectionRefused => format!("nobody listens at {endpoint}"),
-            io::ErrorKind::NotFound => format!("there is no socket {endpoint}"),
-            io::ErrorKind::PermissionDenied => {
-                let message = format!("the operating system does not let us connect to {endpoint}");
-                return Self::new(ErrorKind::Permission, message);
-            }
-            _ => format!("the connection to {endpoint} failed: {error}"),
-        };
-        Self::new(ErrorKind::Unreachable, message).with_remedy(Remedy::Reconnect)
-    }
-
-    /// The connection could not be encrypted.
-    pub(crate) fn of_handshake(endpoint: &Endpoint, cause: &dyn std::fmt::Display) -> Self {
-        Self::new(
-            ErrorKind::TlsHandshake,
-            format!(
-                "no encrypted connection to {endpoint}: {cause}; check that the server has ssl on, \
-                 and the options sslmode, ca, cert and key"
-            ),
-        )
-    }
-
-    /// The server did not answer in time.
-    pub(crate) fn of_silence(endpoint: &Endpoint, span: Duration) -> Self {
-        Self::new(ErrorKind::Unreachable, format!("{endpoint} did not answer within {span:?}"))
-            .with_remedy(Remedy::Reconnect)
-    }
-
-    /// The pooler gave us the answer to another one's statement.
-    pub(crate) fn of_mixture(endpoint: &Endpoint) -> Self {
-        let message = format!(
-            "the pooler at {endpoint} answered what somebody else had asked; PgBouncer does so before \
-             1.22.1 when a client disconnects that has sent several statements at once: update it"
+    if source.is_some_and(|source| source.to_string().contains("password missing")) {
+        return Failure::new(
+            ErrorKind::Permission,
+            "the server asks for a password; write it into the URL as user:password@",
         );
-        Self::new(ErrorKind::Unreachable, message).with_remedy(Remedy::Reconnect)
     }
+    Failure::new(ErrorKind::Unreachable, format!("the connection to {endpoint} failed: {error}"))
+        .with(Remedy::Reconnect.into())
+}
 
-    /// The server answered something else than our functions do.
-    pub(crate) fn of_nonsense(what: impl std::fmt::Display) -> Self {
-        Self::new(
-            ErrorKind::CorruptRecord,
-            format!("the database answered what Lockfast's functions do not: {what}"),
-        )
-    }
+/// The server refused.
+pub(crate) fn of_server(error: &DbError) -> Failure {
+    of_state(error.code().code(), error.message())
+}
 
-    /// Nobody may write, although it is no standby.
-    pub(crate) fn of_reader() -> Self {
-        Self::new(
-            ErrorKind::WrongNode,
-            "transactions are read-only here; if the server is not meant to be, run ALTER ROLE … (or \
-             DATABASE, SYSTEM) RESET default_transaction_read_only",
-        )
-        .with_remedy(Remedy::TellAndReconnect)
-    }
-
-    /// A call that would have had to wait out of its turn.
-    pub(crate) fn of_haste() -> Self {
-        let message = "others keep making the rows of the same locks; try again";
-        Self::new(ErrorKind::Unreachable, message)
-    }
-
-    /// A release that had to be asked again found nothing: whether the first one did it is not known.
-    pub(crate) fn of_doubt() -> Self {
-        Self::new(
-            ErrorKind::Unreachable,
-            "the answer to the release was lost; asked again, the lock is not held any more",
-        )
-    }
-
-    /// The server only reads.
-    pub(crate) fn of_standby() -> Self {
-        Self::new(
-            ErrorKind::WrongNode,
-            "the server is a standby or read-only and does not take locks; connect to the primary",
-        )
-        .with_remedy(Remedy::TellAndReconnect)
-    }
-
-    /// Our schema is not there.
-    pub(crate) fn of_missing_schema(schema: &str) -> Self {
-        Self::new(
-            ErrorKind::InvalidConfig,
-            format!(
-                "schema {schema} is missing or not complete in this database; run \"lockfast \
-                 migrate\" as a role that may create it, or grant EXECUTE on its functions"
-            ),
-        )
-    }
-
-    /// What the driver says.
-    pub(crate) fn of_driver(endpoint: &Endpoint, error: &tokio_postgres::Error) -> Self {
-        use std::error::Error as _;
-        if let Some(error) = error.as_db_error() {
-            return Self::of_server(error);
+/// What a state means for us. Classes are told apart by their first two characters.
+fn of_state(code: &str, message: &str) -> Failure {
+    use ErrorKind as Kind;
+    let unreachable = |text: String| Failure::new(Kind::Unreachable, text);
+    match code {
+        "LF001" => unreachable("another connection has taken the place of this one".to_owned())
+            .with(Remedy::Enrol.into()),
+        "LF002" => Failure::new(
+            Kind::InvalidConfig,
+            "the pooler's role has another isolation level; run ALTER ROLE … SET \
+             default_transaction_isolation = 'read committed'",
+        ),
+        // Two calls were in each other's way; all of this one was undone.
+        "40001" | "40P01" | "55P03" => {
+            unreachable(format!("somebody keeps the lock tables busy: {message}"))
+                .with(Remedy::Repeat.into())
         }
-        let source = error.source();
-        if let Some(error) = source.and_then(|source| source.downcast_ref::<io::Error>()) {
-            let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-            return match tls {
-                Some(tls) => Self::of_handshake(endpoint, tls),
-                None => Self::of_io(endpoint, error),
-            };
+        "25006" => of_standby(),
+        "53300" => unreachable(
+            "the server has as many connections as its max_connections allows".to_owned(),
+        ),
+        "53100" => unreachable("the server's disk is full".to_owned()).for_good(),
+        "53200" => unreachable("the server is out of memory".to_owned()),
+        "57P01" | "57P02" | "57P03" | "57P05" => {
+            unreachable(format!("the server ended the connection: {message}"))
+                .with(Remedy::Reconnect.into())
         }
-        let text = error.to_string();
-        if text.contains("TLS") {
-            let cause = source.map_or(text, ToString::to_string);
-            return Self::of_handshake(endpoint, &cause);
+        "57014" => unreachable(format!(
+            "the server gave the statement up: {message}; if a role or database of a pooler has \
+             a short statement_timeout, run ALTER ROLE … SET statement_timeout = 0"
+        )),
+        "28000" | "28P01" => Failure::new(
+            Kind::Permission,
+            format!("the server does not let this user in: {message}"),
+        ),
+        "3D000" => Failure::new(Kind::InvalidConfig, message),
+        "42501" => Failure::new(
+            Kind::Permission,
+            format!("the role has not the rights that the README lists: {message}"),
+        ),
+        "22003" | "23502" | "23514" => Failure::new(
+            Kind::CorruptRecord,
+            format!("a row of the lock tables holds what cannot be: {message}"),
+        ),
+        "3F000" | "42883" | "42P01" | "42703" | "42804" => Failure::new(
+            Kind::InvalidConfig,
+            format!("the schema is missing or not complete ({message}); run \"lockfast migrate\""),
+        ),
+        _ if code.starts_with("08") => {
+            unreachable(format!("the connection failed: {message}")).with(Remedy::Reconnect.into())
         }
-        if error.is_closed() {
-            return Self::of_end(endpoint);
+        _ if code.starts_with("53") || code.starts_with("57") || code.starts_with("58") => {
+            unreachable(format!("the server cannot serve this now: {message}"))
         }
-        if source.is_some_and(|source| source.to_string().contains("password missing")) {
-            return Self::new(
-                ErrorKind::Permission,
-                "the server asks for a password; write it into the URL as user:password@",
-            );
-        }
-        Self::new(ErrorKind::Unreachable, format!("the connection to {endpoint} failed: {error}"))
-            .with_remedy(Remedy::Reconnect)
-    }
-
-    /// The server refused.
-    pub(crate) fn of_server(error: &DbError) -> Self {
-        Self::of_state(error.code().code(), error.message())
-    }
-
-    /// What a state means for us. Classes are told apart by their first two characters.
-    fn of_state(code: &str, message: &str) -> Self {
-        use ErrorKind as Kind;
-        let unreachable = |text: String| Self::new(Kind::Unreachable, text);
-        match code {
-            "LF001" => unreachable("another connection has taken the place of this one".to_owned())
-                .with_remedy(Remedy::Enrol),
-            "LF002" => Self::new(
-                Kind::InvalidConfig,
-                "the pooler's role has another isolation level; run ALTER ROLE … SET \
-                 default_transaction_isolation = 'read committed'",
-            ),
-            // Two calls were in each other's way; all of this one was undone.
-            "40001" | "40P01" | "55P03" => {
-                unreachable(format!("somebody keeps the lock tables busy: {message}"))
-                    .with_remedy(Remedy::Repeat)
-            }
-            "25006" => Self::of_standby(),
-            "53300" => unreachable(
-                "the server has as many connections as its max_connections allows".to_owned(),
-            ),
-            "53100" => unreachable("the server's disk is full".to_owned()).for_good(),
-            "53200" => unreachable("the server is out of memory".to_owned()),
-            "57P01" | "57P02" | "57P03" | "57P05" => {
-                unreachable(format!("the server ended the connection: {message}"))
-                    .with_remedy(Remedy::Reconnect)
-            }
-            "57014" => unreachable(format!(
-                "the server gave the statement up: {message}; if a role or database of a pooler has \
-                 a short statement_timeout, run ALTER ROLE … SET statement_timeout = 0"
-            )),
-            "28000" | "28P01" => Self::new(
-                Kind::Permission,
-                format!("the server does not let this user in: {message}"),
-            ),
-            "3D000" => Self::new(Kind::InvalidConfig, message),
-            "42501" => Self::new(
-                Kind::Permission,
-                format!("the role has not the rights that the README lists: {message}"),
-            ),
-            "22003" | "23502" | "23514" => Self::new(
-                Kind::CorruptRecord,
-                format!("a row of the lock tables holds what cannot be: {message}"),
-            ),
-            "3F000" | "42883" | "42P01" | "42703" | "42804" => Self::new(
-                Kind::InvalidConfig,
-                format!(
-                    "the schema is missing or not complete ({message}); run \"lockfast migrate\""
-                ),
-            ),
-            _ if code.starts_with("08") => unreachable(format!("the connection failed: {message}"))
-                .with_remedy(Remedy::Reconnect),
-            _ if code.starts_with("53") || code.starts_with("57") || code.starts_with("58") => {
-                unreachable(format!("the server cannot serve this now: {message}"))
-            }
-            _ => Self::new(Kind::Internal, format!("the server answered {code}: {message}")),
-        }
+        _ => Failure::new(Kind::Internal, format!("the server answered {code}: {message}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockfast_core::Retry;
 
     #[test]
     fn every_refusal_has_its_class() {
@@ -299,9 +285,9 @@ mod tests {
             ("XX000", Kind::Internal, Retry::Never, Remedy::Tell),
         ];
         for (code, kind, retry, remedy) in table {
-            let failure = Failure::of_state(code, "said so");
+            let failure = of_state(code, "said so");
             assert_eq!(
-                (failure.kind, failure.retry, failure.remedy),
+                (failure.kind(), failure.retry(), failure.handling.remedy),
                 (kind, retry, remedy),
                 "{code}"
             );

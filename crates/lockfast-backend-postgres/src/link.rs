@@ -14,7 +14,7 @@ use tokio_postgres::{Row, Statement};
 
 use crate::answer::Reply;
 use crate::batch::{Batch, One, Op, Plain, Value, whole_us};
-use crate::failure::{Failure, Remedy};
+use crate::failure::{self, Failure, Remedy};
 use crate::migration;
 use crate::store::{Store, Work};
 use crate::wire::{Param, Session, Uuid, get, random};
@@ -92,9 +92,9 @@ impl Link {
             let preparing = link.session.attend(link.prepare(store));
             link.prepared = Some(match tokio::time::timeout(limit, preparing).await {
                 Ok(result) => {
-                    result.map_err(|error| Failure::of_driver(&link.session.endpoint, &error))?
+                    result.map_err(|error| failure::of_driver(&link.session.endpoint, &error))?
                 }
-                Err(_) => return Err(Failure::of_silence(&link.session.endpoint, limit)),
+                Err(_) => return Err(failure::of_silence(&link.session.endpoint, limit)),
             });
         }
         store.drive.set_plug(Some(Arc::clone(link.session.plug())));
@@ -143,7 +143,7 @@ impl Link {
         let statement = if store.is_present() { ENROL } else { ENROL_BEFORE };
         let statement = statement.replace("{schema}", &config.schema);
         let rows = self.session.ask(&statement, &params, config.request_timeout).await?;
-        let row = rows.first().ok_or_else(|| Failure::of_nonsense("no row"))?;
+        let row = rows.first().ok_or_else(|| failure::of_nonsense("no row"))?;
         store.set_events(match store.is_present() {
             true => get(row, 0)?,
             false => format!("lockfast:events:{}", config.schema),
@@ -155,7 +155,7 @@ impl Link {
     pub(crate) async fn run(mut self, store: Arc<Store>) {
         loop {
             let failure = self.serve(&store).await;
-            tracing::debug!(failure = failure.message, "the connection to PostgreSQL broke");
+            tracing::debug!(failure = failure.message(), "the connection to PostgreSQL broke");
             store.drive.set_plug(None);
             drop(self);
             self = reconnect(&store).await;
@@ -203,7 +203,7 @@ impl Link {
             }
             self.session.poll_end(context).map(|()| true)
         });
-        has_ended.await.then(|| Failure::of_end(&self.session.endpoint))
+        has_ended.await.then(|| failure::of_end(&self.session.endpoint))
     }
 
     /// Asks a batch. Where somebody is likely to wait for what it gives back, those are told by the
@@ -221,7 +221,7 @@ impl Link {
             // No timer: whoever drives the link looks at it often enough.
             poll_fn(|context| match calling.as_mut().poll(context) {
                 Poll::Pending if (sent + limit).has_passed(Moment::now()) => {
-                    Poll::Ready(Err(Failure::of_silence(&self.session.endpoint, limit)))
+                    Poll::Ready(Err(failure::of_silence(&self.session.endpoint, limit)))
                 }
                 Poll::Pending if told.is_none() => {
                     if let Poll::Ready(result) = telling.as_mut().poll(context) {
@@ -247,7 +247,7 @@ impl Link {
         };
         let is_told = told.is_ok();
         store.owe(owed.into_iter().filter(|name| !is_told || !sought.contains(name)).collect());
-        told.err().filter(|failure| failure.remedy == Remedy::Reconnect)
+        told.err().filter(|failure| failure.handling.remedy == Remedy::Reconnect)
     }
 
     /// Lets those be told who were granted something. If that fails they find out by looking.
@@ -257,8 +257,8 @@ impl Link {
             return None;
         }
         let failure = self.within(store, self.push(&owed)).await.err()?;
-        if failure.remedy != Remedy::Reconnect {
-            tracing::debug!(failure = failure.message, "those who wait could not be told");
+        if failure.handling.remedy != Remedy::Reconnect {
+            tracing::debug!(failure = failure.message(), "those who wait could not be told");
             return None;
         }
         store.owe(owed);
@@ -273,14 +273,14 @@ impl Link {
     ) -> Result<(), Failure> {
         let limit = store.config().request_timeout;
         let told = tokio::time::timeout(limit, self.session.attend(telling)).await;
-        told.unwrap_or_else(|_| Err(Failure::of_silence(&self.session.endpoint, limit)))
+        told.unwrap_or_else(|_| Err(failure::of_silence(&self.session.endpoint, limit)))
     }
 
     async fn push(&self, owed: &[String]) -> Result<(), Failure> {
         let told = match self.prepared.as_ref().and_then(|prepared| prepared.push.as_ref()) {
             Some(push) => {
                 let told = self.session.client.query(push, &[&owed]).await;
-                told.map_err(|error| Failure::of_driver(&self.session.endpoint, &error))
+                told.map_err(|error| failure::of_driver(&self.session.endpoint, &error))
             }
             None => self.session.query(&self.push, &[(&owed, Type::TEXT_ARRAY)]).await,
         };
@@ -293,12 +293,12 @@ impl Link {
         {
             let name = one.name();
             let rows = self.call_one(prepared, store, one).await;
-            let rows = rows.map_err(|error| Failure::of_driver(&self.session.endpoint, &error))?;
-            let row = rows.first().ok_or_else(|| Failure::of_nonsense("no row"))?;
+            let rows = rows.map_err(|error| failure::of_driver(&self.session.endpoint, &error))?;
+            let row = rows.first().ok_or_else(|| failure::of_nonsense("no row"))?;
             return Reply::read_one(get(row, 0)?, name);
         }
         let rows = self.call_batch(store, batch).await?;
-        Reply::read(rows.first().ok_or_else(|| Failure::of_nonsense("no row"))?)
+        Reply::read(rows.first().ok_or_else(|| failure::of_nonsense("no row"))?)
     }
 
     async fn call_one(
@@ -344,7 +344,7 @@ impl Link {
         match &self.prepared {
             Some(prepared) => {
                 let rows = self.session.client.query(&prepared.serve, &values).await;
-                rows.map_err(|error| Failure::of_driver(&self.session.endpoint, &error))
+                rows.map_err(|error| failure::of_driver(&self.session.endpoint, &error))
             }
             None => {
                 let params: Vec<Param<'_>> = values.into_iter().zip(SERVE_TYPES).collect();

@@ -12,7 +12,7 @@ use lockfast_core::{ErrorKind, Moment, jitter};
 use tokio::sync::oneshot;
 
 use crate::config::Config;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::migration::{self, LISTENER_CLASS};
 use crate::store::{Presence, Store};
 use crate::wire::{Dialer, Push, Session, get, random};
@@ -127,7 +127,7 @@ pub(crate) async fn check(
 pub(crate) async fn run(store: Arc<Store>, mut session: Session) {
     loop {
         let failure = listen(&store, &mut session).await;
-        tracing::debug!(failure = failure.message, "the connection that listens broke");
+        tracing::debug!(failure = failure.message(), "the connection that listens broke");
         drop(session);
         store.set_by_mail(true);
         session = loop {
@@ -160,7 +160,7 @@ async fn listen(store: &Store, session: &mut Session) -> Failure {
                     Err(failure) => return failure,
                 }
             }
-            Ok(Event::End) => return Failure::of_end(&session.endpoint),
+            Ok(Event::End) => return failure::of_end(&session.endpoint),
             Err(_) => {
                 if let Err(failure) = session.execute("", store.config().request_timeout).await {
                     return failure;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockfast_core::{Address, ErrorKind, Migration, Result};
 
 use crate::config::Config;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::wire::{Dialer, Session, get};
 
 /// The version that this program makes. It also serves the one before and the one after, so that
@@ -67,8 +67,8 @@ pub(crate) async fn ensure(config: &Config, session: &Session) -> Result<u32, Fa
     match version(config, session).await? {
         0 => match update(config, session).await {
             Ok(_) => Ok(VERSION),
-            Err(failure) if failure.kind == ErrorKind::Permission => {
-                Err(Failure::of_missing_schema(&config.schema))
+            Err(failure) if failure.kind() == ErrorKind::Permission => {
+                Err(failure::of_missing_schema(&config.schema))
             }
             Err(failure) => Err(failure),
         },
@@ -117,12 +117,12 @@ pub(crate) async fn version(config: &Config, session: &Session) -> Result<u32, F
     let rows = match session.ask(&statement, &[], limit).await {
         Ok(rows) => rows,
         // There is no schema, or not yet the last part of it.
-        Err(failure) if failure.is_of_schema() => return Ok(0),
+        Err(failed) if failure::is_of_schema(&failed) => return Ok(0),
         Err(failure) => return Err(failure),
     };
-    let row = rows.first().ok_or_else(|| Failure::of_nonsense("no version"))?;
+    let row = rows.first().ok_or_else(|| failure::of_nonsense("no version"))?;
     let version: i32 = get(row, 0)?;
-    u32::try_from(version).map_err(|_| Failure::of_nonsense(format!("version {version}")))
+    u32::try_from(version).map_err(|_| failure::of_nonsense(format!("version {version}")))
 }
 
 async fn update(config: &Config, session: &Session) -> Result<Migration, Failure> {
@@ -146,7 +146,7 @@ async fn update(config: &Config, session: &Session) -> Result<Migration, Failure
                 break;
             }
             // Somebody did the same at the same moment, and has done it by now.
-            Err(failure) if failure.kind == ErrorKind::Internal && tries < TRIES => {
+            Err(failure) if failure.kind() == ErrorKind::Internal && tries < TRIES => {
                 session.execute("ROLLBACK", TIME_MAX).await?;
                 tries += 1;
             }

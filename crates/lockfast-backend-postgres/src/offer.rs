@@ -45,7 +45,7 @@ impl Offer {
             Some(clock) => received.earlier_of(clock.locate(self.at_us)),
             None => received.before(self.lasts),
         };
-        Grant { fence: self.fence, from, brief: Some(self.lasts) }
+        Grant::new(self.fence, from).lasting(self.lasts)
     }
 }
 

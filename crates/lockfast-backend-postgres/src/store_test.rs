@@ -13,7 +13,7 @@ async fn nobody_looks_after_a_release() {
         runtime: Handle::current(),
         client,
         label: Label::of_this_process(),
-        losses: LossReporter::new(|_, _| {}),
+        losses: LossReporter::new(|_| {}),
     };
     let address = Address::parse("postgres://locks@127.0.0.1:1/lockfast").unwrap();
     let dialer = Dialer::new(Config::read(&address).unwrap()).unwrap();

@@ -109,7 +109,7 @@ async fn keep_telling(store: &Store) -> std::result::Result<(), crate::failure::
     match store.ask("SELECT {schema}.watch($1, $2, $3)", values).await {
         Ok(_) => Ok(()),
         // The link was made anew in between.
-        Err(failure) if failure.remedy == crate::failure::Remedy::Enrol => Err(closed()),
+        Err(failure) if failure.handling.remedy == crate::failure::Remedy::Enrol => Err(closed()),
         Err(failure) => Err(failure),
     }
 }

@@ -23,7 +23,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checke
 use tokio_postgres::{AsyncMessage, Client, Row};
 
 use crate::config::{Config, Endpoint, TlsMode};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::store::lock;
 pub(crate) use socket::{Plug, Readiness};
 use socket::{Raw, Socket};
@@ -42,8 +42,9 @@ const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; SE
     SET tcp_user_timeout = 10000; SET lock_timeout = '2s'; SET statement_timeout = 0; \
     SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
     SET enable_hashjoin = off; SET enable_mergejoin = off;";
-/// The same for servers from version 14 on.
-const SETTINGS_14: &str = "SET idle_session_timeout = 0;";
+/// The same for servers from a version on.
+const SETTINGS_SINCE: [(i32, &str); 2] =
+    [(140_000, "SET idle_session_timeout = 0;"), (170_000, "SET transaction_timeout = 0;")];
 
 type Connection = tokio_postgres::Connection<Socket, Encrypted>;
 
@@ -170,14 +171,14 @@ impl Session {
     ) -> Result<Vec<Row>, Failure> {
         let asking = self.attend(async {
             match self.query(statement, params).await {
-                Err(failure) if failure.is_unproven => {
+                Err(failure) if failure.handling.is_unproven => {
                     let answered = self.query(statement, params).await;
-                    answered.map_err(|failure| Failure { is_unproven: false, ..failure })
+                    answered.map_err(failure::proven)
                 }
                 answered => answered,
             }
         });
-        let silence = |_| Err(Failure::of_silence(&self.endpoint, limit));
+        let silence = |_| Err(failure::of_silence(&self.endpoint, limit));
         tokio::time::timeout(limit, asking).await.unwrap_or_else(silence)
     }
 
@@ -202,8 +203,8 @@ impl Session {
     pub(crate) async fn execute(&self, script: &str, limit: Duration) -> Result<(), Failure> {
         let asking = self.attend(self.client.batch_execute(script));
         match tokio::time::timeout(limit, asking).await {
-            Ok(result) => result.map_err(|error| Failure::of_driver(&self.endpoint, &error)),
-            Err(_) => Err(Failure::of_silence(&self.endpoint, limit)),
+            Ok(result) => result.map_err(|error| failure::of_driver(&self.endpoint, &error)),
+            Err(_) => Err(failure::of_silence(&self.endpoint, limit)),
         }
     }
 }
@@ -230,7 +231,7 @@ impl Dialer {
         let endpoint = &self.config.endpoint;
         match tokio::time::timeout(limit, self.dial_at_leisure()).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::of_silence(endpoint, limit)),
+            Err(_) => Err(failure::of_silence(endpoint, limit)),
         }
     }
 
@@ -241,14 +242,14 @@ impl Dialer {
         let dialing = async {
             let mut session = self.open_session().await?;
             let rows = session.ask("SELECT pg_backend_pid()", &[], limit).await?;
-            let row = rows.first().ok_or_else(|| Failure::of_nonsense("no process"))?;
+            let row = rows.first().ok_or_else(|| failure::of_nonsense("no process"))?;
             session.note_process(get(row, 0)?).await;
             session.detach();
             Ok(session)
         };
         match tokio::time::timeout(limit, dialing).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::of_silence(&self.config.endpoint, limit)),
+            Err(_) => Err(failure::of_silence(&self.config.endpoint, limit)),
         }
     }
 
@@ -264,8 +265,8 @@ impl Dialer {
                 ErrorKind::Unreachable,
                 format!("the host of {} is not known: {error}", self.config.endpoint),
             ),
-            Unconnected::Failed(error) => Failure::of_io(&self.config.endpoint, &error),
-            Unconnected::Driver(error) => Failure::of_driver(&self.config.endpoint, &error),
+            Unconnected::Failed(error) => failure::of_io(&self.config.endpoint, &error),
+            Unconnected::Driver(error) => failure::of_driver(&self.config.endpoint, &error),
         })?;
         let (pushes, messages) = mpsc::unbounded_channel();
         let (living, alive) = watch::channel(());
@@ -289,23 +290,23 @@ impl Dialer {
         const QUESTION: &str = "SELECT pg_backend_pid(), pg_is_in_recovery(), \
             current_setting('transaction_read_only') = 'on', \
             current_setting('synchronous_commit') = 'off', current_setting('fsync') = 'off', \
-            current_setting('server_version_num')::integer >= 140000";
+            current_setting('server_version_num')::integer";
         let limit = self.config.request_timeout;
         let rows = session.ask(QUESTION, &[], limit).await?;
-        let row = rows.first().ok_or_else(|| Failure::of_nonsense("no settings"))?;
+        let row = rows.first().ok_or_else(|| failure::of_nonsense("no settings"))?;
         session.note_process(get(row, 0)?).await;
         if get(row, 1)? {
-            return Err(Failure::of_standby());
+            return Err(failure::of_standby());
         }
         if get(row, 2)? {
-            return Err(Failure::of_reader());
+            return Err(failure::of_reader());
         }
         let is_hasty: bool = get(row, 3)?;
         if session.is_direct {
             let mut settings = String::from(SETTINGS);
-            if get(row, 5)? {
-                settings.push_str(SETTINGS_14);
-            }
+            let version: i32 = get(row, 5)?;
+            let since = SETTINGS_SINCE.iter().filter(|(since, _)| *since <= version);
+            settings.extend(since.map(|(_, setting)| *setting));
             if is_hasty {
                 // A grant that was told must not be lost in a crash.
                 settings.push_str("SET synchronous_commit = on");
@@ -381,7 +382,7 @@ pub(crate) fn random() -> Result<i64, Failure> {
 
 /// A field of a row.
 pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T, Failure> {
-    row.try_get(at).map_err(Failure::of_nonsense)
+    row.try_get(at).map_err(failure::of_nonsense)
 }
 
 /// A holder's id as the server stores it.

@@ -17,6 +17,7 @@ use lockfast_conformance::Suite;
 use lockfast_faults::postgres::{Postgres, Setup};
 
 const NO_EXPIRY: &str = "a session lock does not end by its ttl, only with its session";
+const NO_DELAY: &str = "an advisory lock is free as soon as its connection ends";
 const NO_PERMITS: &str = "an advisory lock has no permits";
 const NO_EVENTS: &str = "the server does not tell of its advisory locks";
 const NO_REASON: &str = "an operator ends the session, and the server tells no reason";
@@ -25,14 +26,12 @@ const NO_DETACHING: &str =
 const OWN_SESSION: &str = "only the process that has the session can release or renew it";
 
 const IGNORED: &[(&str, &str)] = &[
-    ("cancellation::does_not_disturb_other_requests", NO_PERMITS),
     ("deadline::comes_sooner_with_a_shorter_ttl", NO_EXPIRY),
     ("deadline::frees_the_lock", NO_EXPIRY),
     ("deadline::is_not_after_the_store_lets_go", NO_EXPIRY),
     ("deadline::of_a_waiter_is_not_after_the_store_lets_go", NO_EXPIRY),
     ("deadline::starts_again_with_a_renewal", NO_EXPIRY),
     ("deadline::starts_again_with_a_repetition", NO_EXPIRY),
-    ("fencing::is_shared_by_nobody", NO_PERMITS),
     ("fencing::rises_across_expiry", NO_EXPIRY),
     ("inspect::gives_no_secret_away", NO_EVENTS),
     ("inspect::lists_only_what_is_wanted", NO_EXPIRY),
@@ -40,8 +39,9 @@ const IGNORED: &[(&str, &str)] = &[
     ("lease::is_lengthened_by_the_store", NO_EXPIRY),
     ("lease::of_a_waiter_may_be_as_long_as_any", NO_EXPIRY),
     ("lease::that_nobody_keeps_is_kept_by_its_id", NO_DETACHING),
-    ("lock_delay::is_kept_by_renewals", NO_EXPIRY),
-    ("lock_delay::keeps_the_lock_after_expiry", NO_EXPIRY),
+    ("lock_delay::does_not_matter_after_a_release", NO_DELAY),
+    ("lock_delay::is_kept_by_renewals", NO_DELAY),
+    ("lock_delay::keeps_the_lock_after_expiry", NO_DELAY),
     ("loss::before_its_guard_is_there_is_not_forgotten", NO_REASON),
     ("loss::by_revocation_is_told_with_the_reason", NO_REASON),
     ("loss::does_not_touch_the_next_holder", NO_EXPIRY),
@@ -62,7 +62,6 @@ const IGNORED: &[(&str, &str)] = &[
         "renewal::of_a_large_batch_keeps_all",
         "each lock has a connection, and a server has not as many as the case has locks",
     ),
-    ("retry::gives_the_same_fence", NO_PERMITS),
     ("revoke::is_told_to_the_holder", NO_REASON),
     ("shared::waiters_enter_together", OWN_SESSION),
     (

@@ -232,7 +232,7 @@ fn a_keeper_that_ends() {
             runtime: keeper.handle().clone(),
             client: ClientId::random().unwrap(),
             label: Label::of_this_process(),
-            losses: LossReporter::new(|_, _| {}),
+            losses: LossReporter::new(|_| {}),
         };
         let connecting = lockfast_backend_postgres::connect(address, context);
         let backend = asking.block_on(connecting).unwrap();

@@ -124,9 +124,50 @@ async fn session_locks_are_fenced_and_seen() {
     let (one, two) = (lock.read().acquire().await.unwrap(), lock.read().acquire().await.unwrap());
     refusal(&locker, NAME).await;
     drop((one, two));
-    let semaphore = locker.semaphore(NAME, 2).unwrap();
-    let error = bounded(semaphore.try_acquire()).await.unwrap_err();
-    check_error(&error, ErrorKind::Unsupported, &["mode=lease"]);
+    let mutex = locker.mutex(NAME).unwrap();
+    let with_delay = mutex.clone().with(Options::default().lock_delay(TTL));
+    for error in [
+        locker.semaphore(NAME, 2).unwrap_err(),
+        with_delay.unwrap_err(),
+        bounded(mutex.acquire_detached()).await.unwrap_err(),
+    ] {
+        check_error(&error, ErrorKind::Unsupported, &["mode=lease"]);
+    }
+}
+
+/// P11: time does not end a session's lock, so none is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_tells_no_end() {
+    let postgres = start();
+    let locker = advisory(&postgres).await;
+    let guard = hold(&locker, NAME, Options::default().ttl(TTL)).await;
+    let holder = refusal(&locker, NAME).await.lock.holders.remove(0);
+    assert_eq!(holder.time_left(), None);
+    assert!(holder.to_string().ends_with(", without an end"), "{holder}");
+    guard.release().await.unwrap();
+}
+
+/// P10: what the role's timeouts say ends no wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timeouts_of_the_role_end_no_wait() {
+    let postgres = start();
+    // Not every version has all of them.
+    let known = postgres.sql(
+        "SELECT name FROM pg_settings WHERE name IN ('statement_timeout', 'lock_timeout', \
+         'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout')",
+    );
+    assert!(known.lines().count() >= 4, "{known}");
+    for name in known.lines() {
+        postgres.sql(&format!("ALTER ROLE {ROLE} SET {name} = '200ms'"));
+    }
+    let locker = advisory(&postgres).await;
+    let guard = hold(&locker, NAME, Options::default().ttl(TTL)).await;
+    let waiter = queue_for(&locker, NAME).await;
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' \
+        AND clock_timestamp() - xact_start > '600ms'";
+    eventually("one has waited for long", TIME_MAX, async || postgres.sql(waits) == "1").await;
+    guard.release().await.unwrap();
+    bounded(waiter).await.unwrap().release().await.unwrap();
 }
 
 /// P11: what is held is seen for as long as it is, also when the rows of idle locks are removed.

@@ -113,8 +113,7 @@ fn grant(postgres: &Postgres) {
 /// Takes, waits for, hands over, watches and gives back, by two clients. Their connections are
 /// closed when it returns.
 async fn check_that_it_serves(postgres: &Postgres, url: &str) {
-    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockfast'";
-    let before = postgres.sql(sessions);
+    let before = sessions(postgres);
     let (one, two) = (connect(url).await, connect(url).await);
     let mut events = two.watch().await.unwrap();
     let guard = hold(&one, "served", ttl(Duration::from_secs(3))).await;
@@ -135,7 +134,12 @@ async fn check_that_it_serves(postgres: &Postgres, url: &str) {
     drop((events, one, two));
     let held = "SELECT count(holder) FROM lockfast.locks WHERE name <> 'kept'";
     eventually("nothing is held", TIME_MAX, async || postgres.sql(held) == "0").await;
-    eventually("they are gone", TIME_MAX, async || postgres.sql(sessions) == before).await;
+    eventually("they are gone", TIME_MAX, async || sessions(postgres) == before).await;
+}
+
+/// How many sessions of Lockfast the server has.
+fn sessions(postgres: &Postgres) -> String {
+    postgres.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockfast'")
 }
 
 /// B35: a schema of the version before is served and not changed, also by a role that could; then it
@@ -155,7 +159,10 @@ async fn a_schema_of_the_version_before() {
     let (one, two) = (connect(&url(&postgres)).await, connect(&url(&postgres)).await);
     let guard = hold(&one, "kept", ttl(TTL)).await;
     let waiter = queue_for(&two, "kept").await;
+    let before = sessions(&postgres);
     assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: Some(3), to: 4 });
+    // The server notices a moment later that a connection is closed.
+    eventually("migrate is gone", TIME_MAX, async || sessions(&postgres) == before).await;
     check_that_it_serves(&postgres, &url(&postgres)).await;
     // Connections that are made anew speak as the new version does.
     let end_all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
@@ -178,6 +185,7 @@ async fn a_schema_of_another_version() {
     let postgres = Postgres::start();
     create_role(&postgres);
     migrate(&postgres.url()).unwrap();
+    eventually("migrate is gone", TIME_MAX, async || sessions(&postgres) == "0").await;
     grant(&postgres);
     let become_version = |version: u32| {
         postgres.sql(&format!(

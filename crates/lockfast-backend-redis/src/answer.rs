@@ -10,7 +10,7 @@ use crate::batch::{Asker, Batch, Give, Op, Renew, Renewal, Take, Then};
 use crate::claim::{Admission, Answer, Claim};
 use crate::store::{Store, lock};
 use crate::wire::failure::Remedy;
-use crate::wire::{Failure, Reply};
+use crate::wire::{Failure, Reply, failure};
 
 impl Store {
     /// Hands out the replies to a batch. Returns why the connection is of no use any more, if it
@@ -25,7 +25,7 @@ impl Store {
         let mut repairs = Repairs::default();
         for failure in replies.by_ref().take(batch.preamble).filter_map(|reply| reply.failure()) {
             self.forget_channels();
-            tracing::warn!(failure = failure.message, "the server could not be prepared");
+            tracing::warn!(failure = failure.message(), "the server could not be prepared");
             repairs.unprepared.get_or_insert(failure);
         }
         let simple = batch.simple;
@@ -76,7 +76,7 @@ impl Store {
                 ErrorKind::Unreachable,
                 format!("only {count} of {wanted} replicas confirmed the grant, so it was undone"),
             )),
-            None => Some(reply.failure().unwrap_or_else(|| Failure::of_nonsense("WAIT"))),
+            None => Some(reply.failure().unwrap_or_else(|| failure::of_nonsense("WAIT"))),
         }
     }
 
@@ -94,7 +94,7 @@ impl Store {
         }
         let entries = reply.into_list().unwrap_or_default();
         if entries.len() != takes.len() {
-            let failure = Failure::of_nonsense("too few acquisitions");
+            let failure = failure::of_nonsense("too few acquisitions");
             takes.into_iter().for_each(|take| repairs.add(Op::Take(take), failure.clone()));
             return;
         }
@@ -182,7 +182,7 @@ impl Store {
                 Some(1 | 2) => ReleaseOutcome::Released,
                 Some(0) => ReleaseOutcome::NotHeld,
                 _ => {
-                    let nonsense = || Failure::of_nonsense("a release of another form");
+                    let nonsense = || failure::of_nonsense("a release of another form");
                     let its_own = || entries.get(at).and_then(Reply::failure);
                     let failure = failure.clone().or_else(its_own).unwrap_or_else(nonsense);
                     repairs.add(Op::Give(give), failure);
@@ -207,11 +207,12 @@ impl Store {
         let outcomes: Option<Vec<_>> = entries.into_iter().map(Renewal::read).collect();
         match outcomes.filter(|outcomes| outcomes.len() == renew.leases.len()) {
             Some(outcomes) => {
-                if outcomes.contains(&Renewal::Lost(LossCause::DataLost)) {
+                let is_gone = |it: &Renewal| matches!(it, Renewal::Lost(LossCause::DataLost));
+                if outcomes.iter().any(is_gone) {
                     tracing::warn!("the server has lost data");
                     if self.held.is_some() {
                         // With the quarantine, what we hold is written down again.
-                        repairs.add(Op::Renew(renew), Failure::of_server("LFGUARD", None));
+                        repairs.add(Op::Renew(renew), failure::of_server("LFGUARD", None));
                         return;
                     }
                     self.ask_for_enrolment();
@@ -219,7 +220,7 @@ impl Store {
                 drop(renew.asker.send(Ok(outcomes)));
             }
             None => {
-                repairs.add(Op::Renew(renew), Failure::of_nonsense("a renewal of another form"));
+                repairs.add(Op::Renew(renew), failure::of_nonsense("a renewal of another form"));
             }
         }
     }
@@ -232,9 +233,9 @@ impl Store {
         for (mut op, failure) in refused {
             // What the server lacks it was given in the same breath: why it did not take that says
             // more than that it lacks it still.
-            let lacks = matches!(failure.remedy, Remedy::LoadScripts | Remedy::Enroll);
+            let lacks = matches!(failure.handling, Remedy::LoadScripts | Remedy::Enroll);
             let failure = unprepared.clone().filter(|_| lacks).unwrap_or(failure);
-            match &failure.remedy {
+            match &failure.handling {
                 Remedy::Ask(place) => self.ask_there(op, place, &failure),
                 Remedy::TryAgain => self.try_soon(op, &failure),
                 Remedy::LookCloser => match op.try_again() {
@@ -244,7 +245,7 @@ impl Store {
                 Remedy::Tell => self.fail_op(op, &failure),
                 Remedy::Follow => match self.cluster.as_ref().and_then(Weak::upgrade) {
                     Some(cluster) if op.try_again() => cluster.follow(op),
-                    Some(_) => self.fail_op(op, &Failure::of_disagreement()),
+                    Some(_) => self.fail_op(op, &failure::of_disagreement()),
                     None => self.fail_op(op, &failure),
                 },
                 Remedy::Reconnect => {
@@ -253,7 +254,7 @@ impl Store {
                 }
                 Remedy::Wait(ms) => self.postpone(op, &failure, Duration::from_millis(*ms)),
                 Remedy::LoadScripts | Remedy::Enroll | Remedy::ReconnectAndRepeat => {
-                    match failure.remedy {
+                    match failure.handling {
                         Remedy::LoadScripts => self.ask_for_scripts(),
                         Remedy::Enroll => self.ask_for_enrolment(),
                         _ => broken = Some(failure.clone()),
@@ -290,7 +291,7 @@ impl Store {
     pub(crate) fn fail_op(&self, op: Op, failure: &Failure) {
         match op {
             Op::Take(take) => {
-                let askers = self.lobby.miss(take, failure.retry == Retry::Later);
+                let askers = self.lobby.miss(take, failure.retry() == Retry::Later);
                 askers.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
             Op::Give(give) => give.into_thens().for_each(|then| then.tell(Err(failure))),

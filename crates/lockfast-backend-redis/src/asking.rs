@@ -17,7 +17,7 @@ use crate::claim::whole_ms;
 use crate::record;
 use crate::slot;
 use crate::store::Store;
-use crate::wire::{Failure, Pipeline, Reply};
+use crate::wire::{Failure, Pipeline, Reply, failure};
 
 /// How soon a request is repeated. A key takes less than a millisecond to move.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -33,7 +33,7 @@ impl Store {
             return self.fail_op(op, failure);
         };
         if !op.try_again() {
-            return self.fail_op(op, &Failure::of_disagreement());
+            return self.fail_op(op, &failure::of_disagreement());
         }
         let sent = Moment::now();
         let mut pipeline = Pipeline::asking();

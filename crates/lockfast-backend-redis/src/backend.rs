@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::error::quote;
@@ -12,7 +11,7 @@ use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
     ErrorKind, EventStream, Guarantee, LockName, LockView, LossCause, Moment, Profile, Query,
     Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
-    RevokeRequest,
+    RevokeRequest, TtlLimits,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -29,7 +28,7 @@ use crate::watcher;
 use crate::wire::dial::Dialer;
 use crate::wire::link::{self, Link};
 use crate::wire::sentinel;
-use crate::wire::{Failure, Pipeline, Reply};
+use crate::wire::{Failure, Pipeline, Reply, failure};
 
 /// A connection to a server.
 pub(crate) struct Redis {
@@ -72,13 +71,8 @@ async fn connect_cluster(
         runtime.spawn(Cluster::keep_label(Arc::clone(&store), is_written)).abort_handle(),
     ];
     let reach = Reached::Cluster { _cluster: cluster };
-    Ok(Arc::new(Redis {
-        store,
-        profile: profile(),
-        listing: Mutex::default(),
-        _reach: reach,
-        tasks,
-    }))
+    let profile = profile(store.config());
+    Ok(Arc::new(Redis { store, profile, listing: Mutex::default(), _reach: reach, tasks }))
 }
 
 /// Connects to the server at `address`.
@@ -107,17 +101,12 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
         tasks.push(runtime.spawn(following).abort_handle());
     }
     let reach = Reached::Server { _link: link };
-    Ok(Arc::new(Redis {
-        store,
-        profile: profile(),
-        listing: Mutex::default(),
-        _reach: reach,
-        tasks,
-    }))
+    let profile = profile(store.config());
+    Ok(Arc::new(Redis { store, profile, listing: Mutex::default(), _reach: reach, tasks }))
 }
 
 /// What this store promises.
-pub(crate) fn profile() -> Profile {
+pub(crate) fn profile(config: &Config) -> Profile {
     Profile {
         backend: "redis",
         guarantee: Guarantee::Efficiency,
@@ -127,7 +116,15 @@ pub(crate) fn profile() -> Profile {
         expiry: Expiry::Ttl,
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
-        ttl_min: Duration::from_millis(100),
+        ttl: match config.on_data_loss {
+            OnDataLoss::Warn => TtlLimits::LOCKFAST,
+            OnDataLoss::Quarantine { max_ttl } => TtlLimits {
+                max: max_ttl.clamp(TtlLimits::LOCKFAST.min, TtlLimits::LOCKFAST.max),
+                because: "the quarantine is made for the longest; the URL's option max_ttl sets it",
+                ..TtlLimits::LOCKFAST
+            },
+        },
+        lacks: &[],
     }
 }
 
@@ -281,7 +278,7 @@ impl Redis {
         let seen =
             fields.split_first().and_then(|(code, rest)| Some((code.as_int()?, Seen::read(rest)?)));
         let Some((code, seen)) = seen else {
-            return Err(Failure::of_nonsense("a revocation of another form").to_error());
+            return Err(failure::of_nonsense("a revocation of another form").to_error());
         };
         let holders = self.name_holders(&name, &seen).await.holders;
         Ok(match code {

@@ -10,7 +10,7 @@ use lockfast_core::{
 };
 
 use crate::record::{self, Seen};
-use crate::wire::{Failure, Reply};
+use crate::wire::{Failure, Reply, failure};
 
 /// What a holder wants.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ impl Admission {
         if let Some(fence) = number {
             return record::read_fence(fence).map(Self::Granted);
         }
-        let nonsense = || Failure::of_nonsense("an acquisition of another form");
+        let nonsense = || failure::of_nonsense("an acquisition of another form");
         let fields = reply.into_list().map_err(|_| nonsense())?;
         let (code, fields) = fields.split_first().ok_or_else(nonsense)?;
         let text = || fields.first().and_then(Reply::as_text).unwrap_or_default();
@@ -167,14 +167,14 @@ impl Admission {
             Some(3) => Error::already_held(claim.mode, mode()?).into(),
             Some(4) => {
                 let cause = LossCause::Revoked { reason: record::read_text(text()) };
-                Failure::new(ErrorKind::Lost, format!("the lease was lost: {cause}"))
+                Error::lost(&claim.name, cause).into()
             }
             Some(5) => Error::floor_ahead().into(),
-            Some(6) => Failure::of_server("WRONGTYPE", None),
+            Some(6) => failure::of_server("WRONGTYPE", None),
             Some(7) => exhausted(),
             Some(8) => {
                 let (code, details) = text().split_once(' ').unwrap_or((text(), ""));
-                Failure::of_server(code.trim_start_matches('-'), Some(details))
+                failure::of_server(code.trim_start_matches('-'), Some(details))
             }
             _ => nonsense(),
         })

@@ -21,7 +21,7 @@ use crate::store::{Labels, Store, lock};
 use crate::wire::cluster::{Range, draw_map, read_place};
 use crate::wire::dial::Dialer;
 use crate::wire::link::{Link, Traffic as _};
-use crate::wire::{Failure, Pipeline};
+use crate::wire::{Failure, Pipeline, failure};
 
 /// The least time between two maps.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -252,7 +252,7 @@ impl Cluster {
             gone
         };
         for node in gone {
-            let failure = Failure::of_end(&node.endpoint);
+            let failure = failure::of_end(&node.endpoint);
             node.store.fail_waiting(&failure);
         }
     }

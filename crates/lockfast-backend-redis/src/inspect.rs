@@ -13,7 +13,7 @@ use crate::batch::{LOCKS_MAX, Op, Plain};
 use crate::record::{self, Keys, Seen};
 use crate::slot;
 use crate::store::{Store, lock};
-use crate::wire::{Failure, Pipeline, Reply};
+use crate::wire::{Failure, Pipeline, Reply, failure};
 
 /// How many labels are remembered before all are asked for again.
 const LABELS_MAX: usize = 4096;
@@ -238,7 +238,7 @@ fn read_looks(names: Vec<LockName>, replies: Vec<Reply>) -> Result<Vec<(LockName
             return Err(failure.to_error().with_lock(&name));
         }
         let seen = view.into_list().ok().and_then(|fields| Seen::read(&fields));
-        let nonsense = || Failure::of_nonsense("a look of another form").to_error();
+        let nonsense = || failure::of_nonsense("a look of another form").to_error();
         found.push((name, seen.ok_or_else(nonsense)?));
     }
     Ok(found)
@@ -328,7 +328,7 @@ pub fn escape_pattern(text: &str) -> String {
 
 /// The next cursor and the keys of a SCAN.
 pub fn read_scan(replies: Vec<Reply>) -> Result<(String, Vec<String>), Failure> {
-    let nonsense = || Failure::of_nonsense("a SCAN of another form");
+    let nonsense = || failure::of_nonsense("a SCAN of another form");
     let parts = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
     let mut parts = parts.ok_or_else(nonsense)?.into_iter();
     let cursor = parts.next().and_then(|cursor| cursor.as_text().map(str::to_owned));

@@ -45,7 +45,7 @@ pub mod node {
     pub use crate::topology::{Nodes, Service};
     pub use crate::wire::connection::Connection;
     pub use crate::wire::dial::Dialer;
-    pub use crate::wire::failure::{Failure, Remedy};
+    pub use crate::wire::failure::{Failure, Remedy, of_nonsense, of_silence};
     pub use crate::wire::link::{Link, Pump, Traffic, connect};
     pub use crate::wire::{Pipeline, Reply};
 }

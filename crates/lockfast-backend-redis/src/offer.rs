@@ -42,7 +42,7 @@ impl Offer {
     /// The first renewal makes a full lease of it.
     fn grant(&self, clock: ClockPair) -> Grant {
         let from = Moment::now().earlier_of(clock.locate(self.at_us));
-        Grant { fence: self.fence, from, brief: Some(self.lasts) }
+        Grant::new(self.fence, from).lasting(self.lasts)
     }
 }
 

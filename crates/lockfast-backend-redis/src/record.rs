@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use lockfast_core::time::wall_clock;
 use lockfast_core::{ClientId, Fence, HolderId, HolderView, Label, LockName, LockView, Mode};
 
-use crate::wire::{Failure, Pipeline, Reply};
+use crate::wire::{Failure, Pipeline, Reply, failure};
 
 /// The names of the keys that serve all locks.
 pub(crate) const FENCE_KEY: &str = "lockfast:fence";
@@ -252,7 +252,7 @@ pub fn read_hold(value: &str) -> Option<(HolderId, Fence)> {
 /// A fence that the server answered.
 pub(crate) fn read_fence(number: i64) -> Result<Fence, Failure> {
     let fence = u64::try_from(number).ok().and_then(|number| Fence::new(number).ok());
-    fence.ok_or_else(|| Failure::of_nonsense(format!("a fence of {number}")))
+    fence.ok_or_else(|| failure::of_nonsense(format!("a fence of {number}")))
 }
 
 #[cfg(test)]

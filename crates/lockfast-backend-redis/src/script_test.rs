@@ -34,7 +34,7 @@ impl Bench {
             runtime: Handle::current(),
             client,
             label: Label::of_this_process(),
-            losses: LossReporter::new(|_, _| {}),
+            losses: LossReporter::new(|_| {}),
         };
         let address = Address::parse(&redis.url()).unwrap();
         let backend = crate::connect(address, context).await.unwrap();

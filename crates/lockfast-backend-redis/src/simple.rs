@@ -16,7 +16,7 @@ use crate::claim::{Admission, whole_ms};
 use crate::record::{self, HOLDER_CHARS};
 use crate::store::{Store, lock};
 use crate::wire::failure::Remedy;
-use crate::wire::{Failure, Pipeline, Reply};
+use crate::wire::{Failure, Pipeline, Reply, failure};
 
 /// How long all is asked of the other scripts when nothing was simple.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -206,7 +206,7 @@ impl Store {
                 }
                 reply => {
                     let failure = reply.as_ref().and_then(Reply::failure);
-                    if failure.is_some_and(|failure| failure.kind == ErrorKind::Internal) {
+                    if failure.is_some_and(|failure| failure.kind() == ErrorKind::Internal) {
                         self.simplicity.is_old.store(true, Ordering::Relaxed);
                     }
                     repairs.add(Op::Renew(renew), complaint(reply.as_ref()));
@@ -220,7 +220,7 @@ impl Store {
         for (take, entry) in takes.into_iter().zip(entries) {
             let answer = match entry {
                 Ok(entry) if entry.as_int() != Some(0) => Admission::read(&take.claim, entry),
-                Ok(_) => Err(Failure::of_complexity()),
+                Ok(_) => Err(failure::of_complexity()),
                 Err(failure) => Err(failure),
             };
             match answer {
@@ -244,7 +244,7 @@ impl Store {
                 Ok(entry) if matches!(entry.as_int(), Some(1 | 2)) => {
                     self.tell_given(give, ReleaseOutcome::Released);
                 }
-                Ok(_) => repairs.add(Op::Give(give), Failure::of_complexity()),
+                Ok(_) => repairs.add(Op::Give(give), failure::of_complexity()),
                 Err(failure) => repairs.add(Op::Give(give), failure),
             }
         }
@@ -276,12 +276,12 @@ impl Store {
 /// Why there was no answer: the server complained, or it was not simple.
 fn complaint(reply: Option<&Reply>) -> Failure {
     match reply {
-        None => Failure::of_nonsense("too few answers"),
+        None => failure::of_nonsense("too few answers"),
         Some(reply) => match reply.failure() {
             // The other scripts find out what is wrong, and tell.
-            Some(failure) if failure.remedy == Remedy::Tell => Failure::of_complexity(),
+            Some(failure) if failure.handling == Remedy::Tell => failure::of_complexity(),
             Some(failure) => failure,
-            None => Failure::of_complexity(),
+            None => failure::of_complexity(),
         },
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn store() -> Arc<Store> {
         runtime: Handle::current(),
         client: ClientId::random().unwrap(),
         label: Label::of_this_process(),
-        losses: LossReporter::new(|_, _| {}),
+        losses: LossReporter::new(|_| {}),
     };
     Store::new(Arc::new(dialer), context)
 }

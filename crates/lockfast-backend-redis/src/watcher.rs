@@ -18,7 +18,7 @@ use crate::inspect::{labels, look};
 use crate::record;
 use crate::store::Store;
 use crate::wire::connection::{Arrival, Connection};
-use crate::wire::{Failure, Pipeline};
+use crate::wire::{Failure, Pipeline, failure};
 
 /// How long the server publishes after the last watcher was heard of, and how often it is.
 const WATCH_MS: &str = "30000";
@@ -59,7 +59,7 @@ pub(crate) async fn open(store: Arc<Store>) -> Result<EventStream> {
     match opened.await {
         Ok(Ok(())) => Ok(stream),
         Ok(Err(failure)) => Err(failure.to_error()),
-        Err(_) => Err(Failure::of_nonsense("the watch ended").to_error()),
+        Err(_) => Err(failure::of_nonsense("the watch ended").to_error()),
     }
 }
 
@@ -97,7 +97,7 @@ impl Watcher {
             }
             self.look_at_due(store).await;
             if store.has_left(connection.incoming.endpoint()) {
-                return Failure::of_end(connection.incoming.endpoint());
+                return failure::of_end(connection.incoming.endpoint());
             }
             if (refreshed + WATCH_REFRESH).has_passed(Moment::now()) {
                 refreshed = Moment::now();
@@ -191,10 +191,10 @@ async fn keep_publishing(store: &Arc<Store>) -> std::result::Result<(), Failure>
             Ok(Ok(_)) => {}
             // A node that comes back later is told by whoever connects to it.
             Ok(Err(failure)) if is_cluster => {
-                tracing::debug!(failure = failure.message, "a node does not publish");
+                tracing::debug!(failure = failure.message(), "a node does not publish");
             }
             Ok(Err(failure)) => return Err(failure),
-            Err(_) => return Err(Failure::of_nonsense("no answer")),
+            Err(_) => return Err(failure::of_nonsense("no answer")),
         }
     }
     Ok(())

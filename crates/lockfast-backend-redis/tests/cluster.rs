@@ -29,6 +29,7 @@ use lockfast::{
 };
 use lockfast_core::{RenewRequest, Wait};
 use lockfast_faults::lateness::Lateness;
+use lockfast_faults::server::Server as _;
 
 const TTL: Duration = Duration::from_secs(6);
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(20);

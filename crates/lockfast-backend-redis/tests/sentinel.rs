@@ -20,6 +20,7 @@ use kit::{
     wait_until,
 };
 use lockfast::{ErrorKind, LeaseStatus, Locker, Options, Released, WatchKind};
+use lockfast_faults::server::Server as _;
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(8);

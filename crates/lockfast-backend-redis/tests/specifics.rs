@@ -36,6 +36,7 @@ use lockfast_core::{
     AcquireRequest, LockName, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
     RevokeRequest, Wait,
 };
+use lockfast_faults::server::Server as _;
 use tokio::runtime::Runtime;
 
 const LONG: Duration = kit::direct::TTL;

@@ -13,37 +13,47 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use lockfast::{
-    Address, DetachedLease, FenceGate, FencingToken, Locker, Mode, Moment, Options, Result,
-};
+use lockfast::fence::Gate;
+use lockfast::{Address, DetachedLease, Locker, Mode, Moment, Options, Result};
 use lockfast_faults::redis::Redis;
+use lockfast_faults::server::Server as _;
 
 /// What the lock guards: an account to which each holder adds what it read plus its deposit.
-#[derive(Debug, Default)]
-struct Account {
-    balance: Mutex<u64>,
-    gate: FenceGate,
-    checks: bool,
+#[derive(Debug)]
+enum Account {
+    Plain(Mutex<u64>),
+    Fenced(Gate<u64>),
 }
 
 impl Account {
+    fn new(checks: bool) -> Self {
+        match checks {
+            true => Self::Fenced(Gate::new("account", 0).unwrap()),
+            false => Self::Plain(Mutex::new(0)),
+        }
+    }
+
     /// The open step: raises the fence first, then reads.
     fn read(&self, lease: &DetachedLease) -> Result<u64> {
-        self.admit(lease)?;
-        Ok(*self.balance.lock().unwrap())
+        match self {
+            Self::Plain(balance) => Ok(*balance.lock().unwrap()),
+            Self::Fenced(gate) => gate.open(&lease.token()).map(|balance| *balance),
+        }
     }
 
     fn write(&self, lease: &DetachedLease, balance: u64) -> Result<()> {
-        self.admit(lease)?;
-        *self.balance.lock().unwrap() = balance;
+        match self {
+            Self::Plain(plain) => *plain.lock().unwrap() = balance,
+            Self::Fenced(gate) => *gate.check(&lease.token())? = balance,
+        }
         Ok(())
     }
 
-    fn admit(&self, lease: &DetachedLease) -> Result<()> {
-        if !self.checks {
-            return Ok(());
+    fn balance(self) -> u64 {
+        match self {
+            Self::Plain(balance) => balance.into_inner().unwrap(),
+            Self::Fenced(gate) => gate.into_inner(),
         }
-        self.gate.admit(&FencingToken { lock: lease.name.clone(), fence: lease.fence })
     }
 }
 
@@ -106,7 +116,7 @@ fn finish(
 pub async fn a_holder_sleeps(checks: bool) -> Ending {
     let servers = [Redis::start(), Redis::start(), Redis::start()];
     let (anns, bens) = (connect(&servers).await, connect(&servers).await);
-    let account = Account { checks, ..Account::default() };
+    let account = Account::new(checks);
     let teller = Teller(Moment::now());
     let ann = take(&anns, Duration::from_millis(400)).await;
     let read = account.read(&ann).unwrap();
@@ -115,7 +125,7 @@ pub async fn a_holder_sleeps(checks: bool) -> Ending {
     teller.tell("Ann's lease has ended, Ben holds the lock");
     assert!(ann.deadline.has_passed(Moment::now()), "no two hold it while leases last");
     let late_write_refused = finish(&account, &teller, (&ann, read), &ben);
-    let balance = *account.balance.lock().unwrap();
+    let balance = account.balance();
     teller.tell(&format!("the account has {balance}"));
     Ending { two_holders: true, late_write_refused, balance }
 }
@@ -124,7 +134,7 @@ pub async fn a_holder_sleeps(checks: bool) -> Ending {
 pub async fn a_node_restarts_empty(checks: bool) -> Ending {
     let mut servers = [Redis::start(), Redis::start(), Redis::start()];
     let (anns, bens) = (connect(&servers).await, connect(&servers).await);
-    let account = Account { checks, ..Account::default() };
+    let account = Account::new(checks);
     let teller = Teller(Moment::now());
     servers[2].pause();
     let ann = take(&anns, Duration::from_secs(60)).await;
@@ -140,7 +150,7 @@ pub async fn a_node_restarts_empty(checks: bool) -> Ending {
     let two_holders = !ann.deadline.has_passed(Moment::now());
     teller.tell("Ben holds the lock by nodes 2 and 3, while Ann's lease lasts");
     let late_write_refused = finish(&account, &teller, (&ann, read), &ben);
-    let balance = *account.balance.lock().unwrap();
+    let balance = account.balance();
     teller.tell(&format!("the account has {balance}"));
     Ending { two_holders, late_write_refused, balance }
 }

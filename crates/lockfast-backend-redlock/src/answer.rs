@@ -10,7 +10,7 @@ use crate::giving::{Gave, Giving};
 use crate::node::Node;
 use crate::record::Seen;
 use crate::renewal::Kept;
-use crate::wire::{Failure, Remedy, Reply};
+use crate::wire::{Failure, Remedy, Reply, failure};
 
 /// Requests that the node did not serve and that are made again.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Node {
         let mut repairs = Repairs::default();
         let runs: Vec<usize> = batch.runs().map(<[_]>::len).collect();
         for failure in replies.by_ref().take(batch.preamble).filter_map(|it| it.failure()) {
-            tracing::warn!(node = self.name, failure = failure.message, "it took no scripts");
+            tracing::warn!(node = self.name, failure = failure.message(), "it took no scripts");
         }
         for (renewal, tries, calls) in batch.renewals {
             let replies: Vec<Reply> = replies.by_ref().take(calls).collect();
@@ -84,9 +84,7 @@ impl Node {
         let mut entries = entries.into_iter();
         for Sent { mut take, counts, .. } in takes {
             match entries.next() {
-                Some(_) if !counts => {
-                    tracing::info!(node = self.name, lock = %take.claim.name, "locked it again");
-                }
+                Some(_) if !counts => {}
                 Some(entry) => {
                     let said = read_vote(entry).unwrap_or_else(Said::Failed);
                     store.vote(&take.claim, take.round, self.index, said);
@@ -107,7 +105,7 @@ impl Node {
             Op::Give(_, tries) | Op::Renew(_, tries) | Op::Ask(_, tries) => *tries,
             Op::Relock(..) => TRIES_MAX,
         };
-        match failure.remedy {
+        match failure.handling {
             Remedy::LoadScripts if tries < TRIES_MAX => {
                 self.ask_for_scripts();
                 repairs.again.push(op);
@@ -140,7 +138,7 @@ impl Node {
 
 /// The entries of a script's answer, and what to tell those for whom there is none.
 fn open(reply: Option<Reply>) -> (Failure, Vec<Reply>) {
-    let nonsense = || Failure::of_nonsense("a decision of another form");
+    let nonsense = || failure::of_nonsense("a decision of another form");
     let failure = reply.as_ref().and_then(Reply::failure).unwrap_or_else(nonsense);
     let entries = match reply.map(Reply::into_list) {
         Some(Ok(entries)) => entries,
@@ -155,7 +153,7 @@ fn read_vote(entry: Reply) -> Result<Said, Failure> {
     if entry.as_int() == Some(1) {
         return Ok(Said::Granted);
     }
-    let nonsense = || Failure::of_nonsense("an acquisition of another form");
+    let nonsense = || failure::of_nonsense("an acquisition of another form");
     let fields = entry.into_list().map_err(|_| nonsense())?;
     let (code, fields) = fields.split_first().ok_or_else(nonsense)?;
     let number = || {
@@ -191,12 +189,10 @@ fn read_renewal(replies: Vec<Reply>, leases: usize) -> Result<Vec<Kept>, Failure
     let entries = replies.into_iter().filter_map(|reply| reply.into_list().ok()).flatten();
     let kept: Option<Vec<Kept>> = entries.map(Kept::read).collect();
     kept.filter(|kept| kept.len() == leases)
-        .ok_or_else(|| Failure::of_nonsense("a renewal of another form"))
+        .ok_or_else(|| failure::of_nonsense("a renewal of another form"))
 }
 
 /// The public error of a failure.
 pub(crate) fn to_error(failure: &Failure) -> Error {
-    Error::new(failure.kind, failure.message.clone())
-        .with_retry(failure.retry)
-        .with_backend("redlock")
+    failure.to_error().with_backend("redlock")
 }

@@ -8,8 +8,8 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Guarantee, LockView, Mode, Moment, Profile, Query, Refusal, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
+    EventStream, Feature, Guarantee, LockView, Moment, Profile, Query, Refusal, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
 };
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -100,7 +100,8 @@ fn check_reached(
     reached: &[std::result::Result<Connection, Failure>],
 ) -> Result<()> {
     let failures = reached.iter().filter_map(|connection| connection.as_ref().err());
-    if let Some(failure) = failures.clone().find(|failure| failure.kind != ErrorKind::Unreachable) {
+    if let Some(failure) = failures.clone().find(|failure| failure.kind() != ErrorKind::Unreachable)
+    {
         return Err(to_error(failure));
     }
     if reached.len() - failures.count() >= store.config.quorum {
@@ -112,6 +113,9 @@ fn check_reached(
     });
     Err(store.no_quorum(votes.collect(), &Default::default()))
 }
+
+const ONE_HOLDER: &str = "several servers that do not know each other can only grant a lock to one \
+                          holder at a time; use another store";
 
 /// What this store promises.
 pub(crate) fn profile(config: &Config) -> Profile {
@@ -133,7 +137,8 @@ pub(crate) fn profile(config: &Config) -> Profile {
         expiry: Expiry::Ttl,
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
-        ttl_min: Duration::from_millis(100),
+        ttl: TtlLimits::LOCKFAST,
+        lacks: &[(Feature::Shared, ONE_HOLDER), (Feature::Permits, ONE_HOLDER)],
     }
 }
 
@@ -154,7 +159,7 @@ impl Redlock {
     async fn take(&self, request: AcquireRequest) -> Result<AcquireOutcome> {
         let start = Moment::now();
         let name = request.name.clone();
-        self.check(&request)?;
+        check_name(self.store.config.prefix(), &name)?;
         let (asker, answer) = oneshot::channel();
         self.store.acquire(request, asker);
         let named = |error: Error| error.with_backend("redlock").with_lock(&name);
@@ -174,22 +179,6 @@ impl Redlock {
                 "the claim was given up, or the connections were closed",
             ))),
         }
-    }
-
-    fn check(&self, request: &AcquireRequest) -> Result<()> {
-        check_name(self.store.config.prefix(), &request.name)?;
-        if request.mode == Mode::Exclusive {
-            return Ok(());
-        }
-        let error = match self.store.find(request.holder) {
-            Some(_) => Error::already_held(request.mode, Mode::Exclusive),
-            None => Error::new(
-                ErrorKind::Unsupported,
-                "several servers that do not know each other can only grant a lock to one holder \
-                 at a time; for shared locks and permits use another store",
-            ),
-        };
-        Err(error.with_backend("redlock").with_lock(&request.name))
     }
 
     async fn give(&self, request: ReleaseRequest) -> Result<ReleaseOutcome> {

@@ -111,6 +111,16 @@ pub(crate) struct Ticket {
     pub(crate) how: u8,
 }
 
+impl Ticket {
+    /// It becomes a caller and takes nothing.
+    const LIST: u8 = 8;
+
+    /// Whether the answer is a vote.
+    pub(crate) fn is_vote(self) -> bool {
+        self.how != Self::LIST
+    }
+}
+
 impl Claim {
     pub(crate) fn new(request: AcquireRequest, nodes: usize, asker: Asker) -> Self {
         let lease_ms = whole_ms(request.ttl) + whole_ms(request.lock_delay);
@@ -167,16 +177,23 @@ impl Claim {
         self.wait.is_open()
     }
 
-    /// Lets a node be asked in this round, unless that would be of no use any more.
+    /// Lets a node be asked in this round, unless that would be of no use any more. A node that has
+    /// heard nothing before the others decided that it waits is only told that it does.
     pub(crate) fn stamp(&self, node: usize, round: u32) -> Option<Ticket> {
         let mut state = self.state();
-        let is_wanted = matches!(state.phase, Phase::Asking | Phase::Held(_));
-        if !is_wanted || state.round != round {
+        if state.round != round {
             return None;
         }
-        state.sent |= 1 << node;
         let Manner { waits, raises, .. } = state.manner;
-        let how = u8::from(waits) + 2 * u8::from(raises) + 4 * u8::from(state.is_listed);
+        let is_new = state.sent & (1 << node) == 0;
+        let how = match state.phase {
+            Phase::Asking | Phase::Held(_) => {
+                u8::from(waits) + 2 * u8::from(raises) + 4 * u8::from(state.is_listed)
+            }
+            Phase::Waiting if waits && is_new => Ticket::LIST,
+            Phase::Waiting | Phase::Over => return None,
+        };
+        state.sent |= 1 << node;
         Some(Ticket { proposal: state.proposal, how })
     }
 

@@ -14,7 +14,7 @@ use crate::giving::{Gave, Giving};
 use crate::inquiry::Inquiry;
 use crate::renewal::{Kept, Renewal};
 use crate::store::{Store, lock};
-use crate::wire::Failure;
+use crate::wire::failure;
 
 /// How often the clerk looks.
 const TICK: Duration = Duration::from_millis(5);
@@ -112,7 +112,7 @@ impl Entry {
                 for node in 0..store.nodes.len() {
                     if age >= self.limit && inquiry.waits_for(node) && is_late(node) {
                         let endpoint = store.nodes[node].endpoint();
-                        inquiry.answer(node, Err(Failure::of_silence(endpoint, self.limit)));
+                        inquiry.answer(node, Err(failure::of_silence(endpoint, self.limit)));
                     }
                 }
                 return !inquiry.is_moot();
@@ -122,7 +122,7 @@ impl Entry {
                 for node in 0..store.nodes.len() {
                     if age >= self.limit && giving.waits_for(node) && is_late(node) {
                         let endpoint = store.nodes[node].endpoint();
-                        let failure = Failure::of_silence(endpoint, self.limit);
+                        let failure = failure::of_silence(endpoint, self.limit);
                         giving.vote(node, Gave::Failed(failure));
                     }
                 }

@@ -115,7 +115,7 @@ fn reachable(node: &Node) -> Finding {
         Ok(_) => Finding::ok(REACHABLE, "yes"),
         Err(failure) => Finding::warn(
             REACHABLE,
-            failure.message.clone(),
+            failure.message().to_owned(),
             "it has no vote, so that fewer others may fail",
             "start it, and see that this machine reaches it",
         ),

@@ -157,7 +157,7 @@ impl Store {
                 Said::Held(seen) => {
                     Vote::Held { by: seen.view(|client| labels.get(client).cloned()) }
                 }
-                Said::Failed(failure) => Vote::Unreachable { why: failure.message.clone() },
+                Said::Failed(failure) => Vote::Unreachable { why: failure.message().to_owned() },
                 Said::Late(limit) => Vote::Late { limit: *limit },
                 Said::Nothing => {
                     Vote::Unreachable { why: "not asked, because no quorum could be had".into() }

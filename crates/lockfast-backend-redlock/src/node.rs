@@ -155,7 +155,7 @@ impl Node {
     pub(crate) fn go_down(&self, failure: &Failure) {
         *lock(&self.trouble) = Some(failure.clone());
         if !self.is_down.swap(true, Ordering::AcqRel) {
-            tracing::warn!(node = self.name, failure = failure.message, "a node is out of reach");
+            tracing::warn!(node = self.name, failure = failure.message(), "a node is out of reach");
         }
     }
 
@@ -226,12 +226,14 @@ impl Node {
             match op {
                 Op::Take(take) => {
                     if let Some(ticket) = take.claim.stamp(self.index, take.round) {
-                        batch.takes.push(Sent { take, ticket, counts: true });
+                        let counts = ticket.is_vote();
+                        batch.takes.push(Sent { take, ticket, counts });
                     }
                 }
                 Op::Relock(claim, fence) => {
                     let round = claim.state().round;
-                    if claim.stamp(self.index, round).is_some() {
+                    if claim.stamp(self.index, round).is_some_and(Ticket::is_vote) {
+                        tracing::info!(node = self.name, lock = %claim.name, "locks it again");
                         let take = Take { claim, round, tries: 0 };
                         let ticket = Ticket { proposal: fence.get(), how: 2 };
                         batch.takes.push(Sent { take, ticket, counts: false });

@@ -240,7 +240,9 @@ impl Store {
         let votes = self.nodes.iter().zip(ballot).map(|(node, kept)| {
             let vote = match kept {
                 Some(Kept::Renewed(_)) => Vote::Granted,
-                Some(Kept::Failed(failure)) => Vote::Unreachable { why: failure.message.clone() },
+                Some(Kept::Failed(failure)) => {
+                    Vote::Unreachable { why: failure.message().to_owned() }
+                }
                 Some(Kept::Late(limit)) => Vote::Late { limit: *limit },
                 Some(Kept::Other(Some(client))) => match labels.get(client) {
                     Some(label) => Vote::Unreachable { why: format!("held by {label}") },

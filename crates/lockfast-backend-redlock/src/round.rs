@@ -323,19 +323,19 @@ fn plan(ballot: &Ballot, quorum: usize) -> (Duration, Duration) {
 
 /// Whether it may be of use to ask this node again.
 fn may_pass(said: &Said) -> bool {
-    !matches!(said, Said::Failed(failure) if failure.retry == Retry::Never)
+    !matches!(said, Said::Failed(failure) if failure.retry() == Retry::Never)
         && *said != Said::Nothing
 }
 
 /// What all nodes complain about alike, if it is not that they cannot be reached.
 fn common_failure(votes: &[Said]) -> Option<Failure> {
     let failure = |said: &Said| match said {
-        Said::Failed(failure) if failure.kind != ErrorKind::Unreachable => Some(failure.clone()),
+        Said::Failed(failure) if failure.kind() != ErrorKind::Unreachable => Some(failure.clone()),
         _ => None,
     };
     let first = votes.iter().find_map(failure)?;
     let is_alike = |said: &Said| match said {
-        Said::Failed(failure) => failure.kind == first.kind,
+        Said::Failed(failure) => failure.kind() == first.kind(),
         Said::Nothing => true,
         _ => false,
     };

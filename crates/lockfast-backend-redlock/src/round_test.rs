@@ -19,7 +19,7 @@ fn store() -> Result<Arc<Store>> {
         runtime: Handle::current(),
         client: ClientId::random()?,
         label: Label::of_this_process(),
-        losses: LossReporter::new(|_, _| {}),
+        losses: LossReporter::new(|_| {}),
     };
     Ok(Store::new(config, dialers, context))
 }
@@ -112,4 +112,29 @@ async fn who_waited_in_vain_is_told_that_it_is_taken() {
         let Ok(Outcome::Refused { votes, is_taken }) = answer.await else { panic!("no answer") };
         assert_eq!(is_taken, is_expected, "{votes:?}");
     }
+}
+
+/// B64: a node that is slower than the others still learns who waits, and grants it nothing, because
+/// nobody counts its vote any more.
+#[tokio::test]
+async fn a_slow_node_learns_who_waits() {
+    let store = store().unwrap();
+    let request = request(&store);
+    let (asker, _answer) = oneshot::channel();
+    store.acquire(request.clone(), asker);
+    let claim = store.find(request.holder).unwrap();
+    let send = |node: usize| {
+        let sent = store.nodes[node].load(&mut Pipeline::default());
+        let takes = sent.map_or_else(Vec::new, |(batch, _)| batch.takes);
+        takes.iter().map(|sent| (sent.counts, sent.ticket.how)).collect::<Vec<_>>()
+    };
+    for node in 0..2 {
+        assert_eq!(send(node), [(true, 1)]);
+        let left = Some(Duration::from_secs(9));
+        let seen = Seen { value: b"another".to_vec(), left, callers: 1, place: Some(0) };
+        store.vote(&claim, 1, node, Said::Held(seen));
+    }
+    assert_eq!(claim.state().phase, Phase::Waiting);
+    assert_eq!(send(2), [(false, 8)]);
+    assert!(claim.was_sent(2), "what it is told is undone in the end");
 }

@@ -33,7 +33,7 @@ const IGNORED: &[(&str, &str)] = &[
     ("primitives::a_semaphore_has_permits", ONE_HOLDER),
     ("queue::is_first_come_first_served", NO_ORDER),
     ("release::grants_the_next_in_the_same_step", NO_ORDER),
-    ("retry::gives_the_same_fence", ONE_HOLDER),
+    ("retry::in_another_mode_is_refused", ONE_HOLDER),
     ("revoke::takes_it_from_all_holders", ONE_HOLDER),
     ("shared::holders_are_together", ONE_HOLDER),
     ("shared::holders_do_not_starve_a_writer", ONE_HOLDER),

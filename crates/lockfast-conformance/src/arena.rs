@@ -1,14 +1,16 @@
 //! The place where one case happens: a fresh store, and as many connections to it as the case
 //! asks for.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockfast::Locker;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, Fence, HolderId,
-    Label, LockName, LockView, LossCause, LossReporter, Mode, Moment, Profile, Query, Refusal,
-    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, RevokeOutcome, RevokeRequest, Wait,
+    Label, LockName, LockView, LossCause, LossReport, LossReporter, Mode, Moment, Profile, Query,
+    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, RevokeOutcome,
+    RevokeRequest, SessionId, Wait,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -64,7 +66,19 @@ impl Arena {
 
     /// A ttl for leases that are meant to expire.
     pub(crate) fn short_ttl(&self) -> Duration {
-        self.profile.ttl_min.max(Duration::from_millis(400))
+        self.ttl(Duration::from_millis(400))
+    }
+
+    /// This ttl, or the next that the store allows.
+    pub(crate) fn ttl(&self, wanted: Duration) -> Duration {
+        self.profile.ttl.fit(wanted)
+    }
+
+    /// The modes that the store has, with this number of permits.
+    pub(crate) fn modes(&self, permits: u32) -> Vec<Mode> {
+        let permit = Mode::permit(permits).expect("a valid limit");
+        let modes = [Mode::Exclusive, Mode::Shared, permit];
+        modes.into_iter().filter(|mode| self.profile.require_mode(*mode).is_ok()).collect()
     }
 }
 
@@ -104,7 +118,9 @@ pub(crate) struct Client {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) label: Label,
     id: ClientId,
-    losses: Arc<Mutex<mpsc::UnboundedReceiver<(HolderId, LossCause)>>>,
+    losses: Arc<Mutex<mpsc::UnboundedReceiver<LossReport>>>,
+    /// The sessions of the leases that were granted in one.
+    sessions: Arc<Mutex<HashMap<HolderId, SessionId>>>,
 }
 
 /// A lock that was granted to a client of the case.
@@ -129,18 +145,24 @@ impl Client {
             runtime: keeper,
             client: id,
             label: label.clone(),
-            losses: LossReporter::new(move |holder, cause| {
+            losses: LossReporter::new(move |told| {
                 // Nobody listens any more when the case is over.
-                let _ = report.send((holder, cause));
+                let _ = report.send(told);
             }),
         };
         let backend = harness.connect(address(url), context).await.expect("a connection");
-        Self { backend, label, id, losses: Arc::new(Mutex::new(losses)) }
+        let losses = Arc::new(Mutex::new(losses));
+        Self { backend, label, id, losses, sessions: Arc::default() }
     }
 
     /// A holder id of this connection that was never used.
     pub(crate) fn holder(&self) -> HolderId {
         HolderId::random(self.id).expect("random numbers")
+    }
+
+    /// A ttl that does not pass within the case, where the store allows one.
+    pub(crate) fn long_ttl(&self) -> Duration {
+        self.backend.profile().ttl.fit(Duration::from_secs(120))
     }
 
     /// Asks for the lock alone, at once, for so long that it cannot expire within the case.
@@ -149,7 +171,7 @@ impl Client {
             name: name.clone(),
             mode: Mode::Exclusive,
             holder: self.holder(),
-            ttl: Duration::from_secs(120),
+            ttl: self.long_ttl(),
             lock_delay: Duration::ZERO,
             wait: Wait::No,
             detached: false,
@@ -166,13 +188,17 @@ impl Client {
     pub(crate) async fn acquire(&self, request: AcquireRequest) -> Result<Held, Refusal> {
         let (name, holder, ttl) = (request.name.clone(), request.holder, request.ttl);
         match self.backend.acquire(request).await.expect("an answer") {
-            AcquireOutcome::Granted(grant) => Ok(Held {
-                name,
-                holder,
-                fence: grant.fence,
-                until: grant.from + grant.lasts(ttl),
-                granted: Moment::now(),
-            }),
+            AcquireOutcome::Granted(grant) => {
+                let mut sessions = self.sessions.lock().expect("no panic");
+                sessions.extend(grant.session.map(|session| (holder, session)));
+                Ok(Held {
+                    name,
+                    holder,
+                    fence: grant.fence,
+                    until: grant.from + grant.lasts(ttl),
+                    granted: Moment::now(),
+                })
+            }
             AcquireOutcome::Taken(refusal) => Err(refusal),
         }
     }
@@ -225,6 +251,11 @@ impl Client {
     pub(crate) async fn release_of(&self, name: &LockName, holder: HolderId) -> ReleaseOutcome {
         let request = ReleaseRequest { name: name.clone(), holder };
         self.backend.release(request).await.expect("an answer")
+    }
+
+    /// Renews one lease for as long as it can be.
+    pub(crate) async fn renew_long(&self, held: &Held) -> RenewOutcome {
+        self.renew(held, self.long_ttl()).await
     }
 
     /// Renews one lease.
@@ -289,13 +320,45 @@ impl Client {
         }
     }
 
+    /// What a task that waits for a lock brings, which must be within [`PATIENCE`].
+    #[track_caller]
+    pub(crate) fn finish<'a, T>(
+        &'a self,
+        name: &'a LockName,
+        mut task: JoinHandle<T>,
+    ) -> impl Future<Output = T> + 'a
+    where
+        T: 'a,
+    {
+        let caller = std::panic::Location::caller();
+        async move {
+            match tokio::time::timeout(PATIENCE, &mut task).await {
+                Ok(Ok(value)) => value,
+                Ok(Err(error)) => panic!("{caller}: {error}"),
+                Err(_) => {
+                    let view = self.view(name).await;
+                    let is_late = tokio::time::timeout(PATIENCE, task).await.is_ok();
+                    panic!("{caller}: pending after {PATIENCE:?}, late {is_late}: {view:?}")
+                }
+            }
+        }
+    }
+
     /// The loss that the store reported for a holder, if it did within `bound`.
     pub(crate) async fn loss_of(&self, holder: HolderId, bound: Duration) -> Option<LossCause> {
         let start = Moment::now();
         loop {
-            while let Ok((lost, cause)) = self.losses.lock().expect("no panic").try_recv() {
-                if lost == holder {
-                    return Some(cause);
+            while let Ok(report) = self.losses.lock().expect("no panic").try_recv() {
+                let mut sessions = self.sessions.lock().expect("no panic");
+                match report {
+                    LossReport::Lease(lost, cause) if lost == holder => return Some(cause),
+                    LossReport::Session(ended, cause) if sessions.get(&holder) == Some(&ended) => {
+                        return Some(cause);
+                    }
+                    LossReport::Moved(moved, session) => {
+                        sessions.insert(moved, session);
+                    }
+                    LossReport::Lease(..) | LossReport::Session(..) => {}
                 }
             }
             if Moment::now().since(start) > bound {

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use lockfast_core::BoxFuture;
+use lockfast_core::{BoxFuture, Feature, Profile};
 
 use crate::Seed;
 use crate::arena::Arena;
@@ -24,6 +24,8 @@ pub(crate) struct Group {
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) needs: Needs,
+    /// What a store may lack and the case uses.
+    pub(crate) features: &'static [Feature],
     pub(crate) run: fn(Arena) -> BoxFuture<'static, ()>,
 }
 
@@ -37,7 +39,7 @@ pub(crate) enum Needs {
 impl Case {
     /// A case that several connections of one process can show.
     pub(crate) const fn new(name: &'static str, run: fn(Arena) -> BoxFuture<'static, ()>) -> Self {
-        Self { name, needs: Needs::Connections, run }
+        Self { name, needs: Needs::Connections, features: &[], run }
     }
 
     /// A case that takes several processes.
@@ -45,7 +47,24 @@ impl Case {
         name: &'static str,
         run: fn(Arena) -> BoxFuture<'static, ()>,
     ) -> Self {
-        Self { name, needs: Needs::Processes, run }
+        Self { name, needs: Needs::Processes, features: &[], run }
+    }
+
+    /// The same case, which uses what a store may lack.
+    pub(crate) const fn using(self, features: &'static [Feature]) -> Self {
+        Self { features, ..self }
+    }
+
+    /// A store that lacks what the case uses must be listed as one that cannot run it.
+    fn check_profile(self, profile: &Profile) {
+        for feature in self.features {
+            if let Some(reason) = profile.lack_of(*feature) {
+                panic!(
+                    "the store has no {feature} ({reason}), which the case uses; list it in \
+                     Harness::ignored with the reason"
+                );
+            }
+        }
     }
 
     /// Runs the case against a fresh store.
@@ -88,6 +107,7 @@ impl Case {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             caller.block_on(async move {
                 let arena = Arena::open(harness, handle, seed).await;
+                self.check_profile(&arena.profile);
                 (self.run)(arena).await;
             });
         }));

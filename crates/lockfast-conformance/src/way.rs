@@ -16,7 +16,7 @@ use lockfast_faults::wait::eventually;
 
 /// The lock that everything is about.
 pub const NAME: &str = "nightly";
-/// How long its leases are.
+/// How long its leases are, where a store does not need more.
 pub const TTL: Duration = Duration::from_secs(3);
 /// How much later than they should things may happen.
 pub const SLACK: Duration = Duration::from_secs(1);
@@ -32,6 +32,8 @@ pub struct Way {
     pub far: Locker,
     /// Who does not.
     pub near: Locker,
+    /// How long leases are: [`TTL`] unless set otherwise.
+    pub span: Duration,
 }
 
 /// A lease that was lost to a cut, and who came after it.
@@ -56,7 +58,7 @@ impl Way {
         let proxy = Proxy::start(server).await.unwrap();
         let far = connect(&url_at(proxy.address()), how).await;
         let near = connect(&url_at(server), how).await;
-        Self { proxy, far, near }
+        Self { proxy, far, near, span: TTL }
     }
 
     /// P1, P3: a cut that ends in time costs nothing: the lease is in jeopardy at most, and goes on
@@ -65,13 +67,13 @@ impl Way {
     /// # Cancel safety
     /// The way stays as it is.
     pub async fn outlive(&self, cut: Link) {
-        let guard = hold(&self.far, NAME, ttl(TTL)).await;
+        let guard = hold(&self.far, NAME, ttl(self.span)).await;
         self.proxy.set(cut);
-        wait_for_jeopardy(&guard, TTL).await;
+        wait_for_jeopardy(&guard, self.span).await;
         refusal(&self.near, NAME).await;
         self.proxy.set(Link::Pass);
-        wait_for_renewal(&guard, TTL).await;
-        eventually("held", TTL, async || guard.status() == LeaseStatus::Held).await;
+        wait_for_renewal(&guard, self.span).await;
+        eventually("held", self.span, async || guard.status() == LeaseStatus::Held).await;
         refusal(&self.near, NAME).await;
         release(guard).await;
     }
@@ -82,7 +84,7 @@ impl Way {
     /// # Cancel safety
     /// The way stays as it is.
     pub async fn lose(&self) -> Succession {
-        let lost = hold(&self.far, NAME, ttl(TTL)).await;
+        let lost = hold(&self.far, NAME, ttl(self.span)).await;
         let waiter = queue_for(&self.near, NAME, Options::default().wait(TIME_MAX)).await;
         let waiter = tokio::spawn(async move { (waiter.await.unwrap(), Moment::now()) });
         let machine = Lateness::watch();
@@ -95,7 +97,7 @@ impl Way {
         machine.check("to tell the loss", TOLD_MAX, deadline, told);
         let (next, granted) = bounded(waiter).await.unwrap();
         assert!(deadline.has_passed(granted));
-        machine.check("to let the next in", SLACK + TTL / 50, deadline, granted);
+        machine.check("to let the next in", SLACK + self.span / 50, deadline, granted);
         assert!(next.fence().get() > lost.fence().get());
         assert!(next.check().is_ok());
         Succession { lost, next }
@@ -107,10 +109,10 @@ impl Way {
     /// # Cancel safety
     /// The way stays as it is.
     pub async fn outlive_silence(&self) {
-        let guard = hold(&self.far, NAME, ttl(TTL * 2)).await;
+        let guard = hold(&self.far, NAME, ttl(self.span * 2)).await;
         self.proxy.set_open(Link::HalfOpen);
-        wait_for_renewal(&guard, TTL * 2).await;
-        wait_for_renewal(&guard, TTL * 2).await;
+        wait_for_renewal(&guard, self.span * 2).await;
+        wait_for_renewal(&guard, self.span * 2).await;
         refusal(&self.near, NAME).await;
         release(guard).await;
     }
@@ -121,9 +123,9 @@ impl Way {
     /// # Cancel safety
     /// The way stays as it is.
     pub async fn wait_in_silence(&self) -> Duration {
-        let guard = hold(&self.near, NAME, ttl(TTL)).await;
+        let guard = hold(&self.near, NAME, ttl(self.span)).await;
         let fence = guard.fence();
-        let waiter = queue_for(&self.far, NAME, ttl(TTL).wait(Duration::from_secs(25))).await;
+        let waiter = queue_for(&self.far, NAME, ttl(self.span).wait(Duration::from_secs(25))).await;
         self.proxy.set_open(Link::HalfOpen);
         release(guard).await;
         let released = Moment::now();
@@ -134,14 +136,44 @@ impl Way {
         took
     }
 
+    /// P5 (B76): waiters that give up while the way is cut, for longer than a lease of theirs would
+    /// last, are out of the line when it is there again: nobody is offered what nobody wants.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn give_up_during_a_cut(&self) {
+        let guard = hold(&self.near, NAME, ttl(self.span)).await;
+        let brief = ttl(self.far.profile().ttl.fit(self.span / 3)).wait(TIME_MAX);
+        let mut waiters = Vec::new();
+        for _ in 0..3 {
+            waiters.push(queue_for(&self.far, NAME, brief.clone()).await);
+        }
+        self.proxy.set(Link::Close);
+        for waiter in waiters {
+            waiter.abort();
+            assert!(waiter.await.is_err(), "granted while it is taken");
+        }
+        tokio::time::sleep(self.span).await;
+        self.proxy.set(Link::Pass);
+        // The server may count only those who are connected.
+        eventually("connected", TIME_MAX, async || self.far.inspect(guard.name()).await.is_ok())
+            .await;
+        eventually("nobody waits", self.span * 3, async || {
+            self.near.inspect(guard.name()).await.unwrap().waiting == 0
+        })
+        .await;
+        release(guard).await;
+    }
+
     /// P7: the server grants and its reply is lost. The same request on a new connection answers
-    /// the same grant: one holder, one fence, and no waiting for oneself.
+    /// the same grant: one holder, one fence, and no waiting for oneself. How many tries that takes
+    /// depends on how long it takes to connect.
     ///
     /// # Cancel safety
     /// The way stays as it is.
     pub async fn repeat_a_lost_grant(&self) {
         self.proxy.set_open(Link::SwallowReplies);
-        let guard = hold(&self.far, NAME, ttl(TTL * 3)).await;
+        let guard = hold(&self.far, NAME, ttl(self.span * 3).retries(10)).await;
         let view = self.near.inspect(guard.name()).await.unwrap();
         let fences: Vec<_> = view.holders.iter().map(|holder| holder.fence).collect();
         assert_eq!(fences, [Some(guard.fence())]);

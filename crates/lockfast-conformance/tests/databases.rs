@@ -16,6 +16,7 @@ use lockfast_faults::mysql::{self, Flavor, Mysql};
 use lockfast_faults::pgbouncer::PgBouncer;
 use lockfast_faults::postgres::{self, Postgres};
 use lockfast_faults::program;
+use lockfast_faults::server::Server as _;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -14,8 +14,10 @@ mod reference;
 use std::time::Duration;
 
 use lockfast_conformance::Verdict;
+use lockfast_core::Feature;
 use reference::Reference;
 use reference::defect::Defect;
+use reference::store::Limits;
 
 /// A defect may show as a hang, which need not be waited out.
 const TIME_LIMIT: Duration = Duration::from_secs(8);
@@ -70,4 +72,19 @@ fn a_pinned_list_that_does_not_match_fails() {
     let listed =
         lockfast_conformance::run(Reference::with(None), TIME_LIMIT, |case| case == unlisted);
     assert!(matches!(listed.verdict(unlisted), Some(Verdict::Ignored(_))), "{listed}");
+}
+
+#[test]
+fn a_case_that_uses_what_the_store_lacks_fails_unless_it_is_listed() {
+    const UNLISTED: &str = "permits::are_all_given_out";
+    let lacking = Limits { lacks: &[(Feature::Permits, "the test says so")], ..Limits::NONE };
+    let store = Reference::with(None).limited(lacking);
+    let report = lockfast_conformance::run(store, TIME_LIMIT, |case| case == UNLISTED);
+    let Some(Verdict::Failed(message)) = report.verdict(UNLISTED) else {
+        panic!("it uses permits: {report}");
+    };
+    assert!(message.contains("no permits (the test says so)"), "{message}");
+    let store = Reference::with(None).limited(lacking).ignoring(&[(UNLISTED, "listed")]);
+    let report = lockfast_conformance::run(store, TIME_LIMIT, |case| case == UNLISTED);
+    assert!(matches!(report.verdict(UNLISTED), Some(Verdict::Ignored(_))), "{report}");
 }

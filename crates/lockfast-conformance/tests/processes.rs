@@ -17,7 +17,7 @@ use std::time::Duration;
 use lockfast_faults::child::Child;
 use lockfast_faults::port::Port;
 use lockfast_faults::program;
-use lockfast_faults::server::Server;
+use lockfast_faults::server::Process;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const PORT_VARIABLE: &str = "LOCKFAST_TEST_PORT";
@@ -35,10 +35,10 @@ fn serve_when_asked() {
     }
 }
 
-fn start(port: &Port, directory: &Path) -> Server {
+fn start(port: &Port, directory: &Path) -> Process {
     let mut command = this_binary(&["--exact", "serve_when_asked"]);
     command.env(PORT_VARIABLE, port.number().to_string());
-    let mut server = Server::spawn(&mut command, &directory.join("log"));
+    let mut server = Process::spawn(&mut command, &directory.join("log"));
     server.wait_until_it(|| greets(address(port)));
     server
 }
@@ -105,7 +105,7 @@ fn a_missing_program_says_how_to_install_it() {
 fn a_server_that_ends_at_once_tells_what_it_said() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = this_binary(&["--no-such-option"]);
-    let mut server = Server::spawn(&mut command, &directory.path().join("log"));
+    let mut server = Process::spawn(&mut command, &directory.path().join("log"));
     let message = panic_of(|| server.wait_until_it(|| false));
     assert!(message.contains("instead of answering: "), "{message}");
     assert!(message.contains("no-such-option"), "{message}");

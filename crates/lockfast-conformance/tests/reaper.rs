@@ -14,6 +14,7 @@ use std::time::Duration;
 use lockfast_faults::child::Child;
 use lockfast_faults::postgres::Postgres;
 use lockfast_faults::redis::Redis;
+use lockfast_faults::server::Server as _;
 use lockfast_faults::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -9,7 +9,9 @@ use tokio::runtime::Handle;
 
 use crate::capability::Profile;
 use crate::error::Result;
-use crate::grant::{AcquireOutcome, LossCause, ReleaseOutcome, RenewOutcome, RevokeOutcome};
+use crate::grant::{
+    AcquireOutcome, LossCause, ReleaseOutcome, RenewOutcome, RevokeOutcome, SessionId,
+};
 use crate::holder::{ClientId, HolderId, Label};
 use crate::request::{AcquireRequest, Query, ReleaseRequest, RenewRequest, RevokeRequest};
 use crate::view::LockView;
@@ -102,19 +104,46 @@ pub struct ConnectContext {
     pub losses: LossReporter,
 }
 
-/// The way by which a store tells the engine that a lease ended.
+/// What a store tells of leases without being asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LossReport {
+    /// A holder's lease ended.
+    Lease(HolderId, LossCause),
+    /// A session ended, and with it every lease in it.
+    Session(SessionId, LossCause),
+    /// A holder's lease is in this session from now on.
+    Moved(HolderId, SessionId),
+}
+
+/// The way by which a store tells the engine that leases ended.
 #[derive(Clone)]
-pub struct LossReporter(Arc<dyn Fn(HolderId, LossCause) + Send + Sync>);
+pub struct LossReporter(Arc<dyn Fn(LossReport) + Send + Sync>);
 
 impl LossReporter {
     /// A reporter that calls `report`, which must not block.
-    pub fn new(report: impl Fn(HolderId, LossCause) + Send + Sync + 'static) -> Self {
+    pub fn new(report: impl Fn(LossReport) + Send + Sync + 'static) -> Self {
         Self(Arc::new(report))
     }
 
     /// Tells that the holder's lease ended.
     pub fn report(&self, holder: HolderId, cause: LossCause) {
-        (self.0)(holder, cause);
+        (self.0)(LossReport::Lease(holder, cause));
+    }
+
+    /// Tells that a session ended, and with it every lease whose
+    /// [`Grant::session`](crate::Grant::session) it is: also one whose grant is on its way to
+    /// the engine and is learnt of later. It costs as much as the session has leases, however many
+    /// others there are. Nothing may be asked for in that session any more.
+    pub fn session_ended(&self, session: SessionId, cause: LossCause) {
+        (self.0)(LossReport::Session(session, cause));
+    }
+
+    /// Tells that a lease is in another session from now on, as after a renewal for another ttl. When
+    /// that one has ended already, so has the lease. It may be told of a lease whose grant is on its
+    /// way to the engine: the last that is told counts more than
+    /// [`Grant::session`](crate::Grant::session).
+    pub fn moved(&self, holder: HolderId, session: SessionId) {
+        (self.0)(LossReport::Moved(holder, session));
     }
 }
 

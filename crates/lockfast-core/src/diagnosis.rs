@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::capability::Guarantee;
 
-pub use clock::{ClockSample, Reading, judge_clock, pause_between};
+pub use clock::{ClockSample, judge_clock, sample_clock};
 pub use latency::judge_latency;
 pub use way::Way;
 

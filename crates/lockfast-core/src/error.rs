@@ -6,7 +6,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
+use crate::fence::{Fence, FencingToken};
 use crate::grant::{LossCause, Refusal};
 use crate::name::{LockName, is_invisible};
 use crate::request::Mode;
@@ -47,6 +49,8 @@ pub enum ErrorKind {
     Conflict,
     /// Two tokens of different locks were compared.
     DifferentLock,
+    /// What is written to has seen a later grant; [`Error::fence_seen`] says which.
+    StaleFence,
     /// The store cannot be reached, or did not answer in time.
     Unreachable,
     /// Too few nodes of a store agreed, or could be asked; [`Error::votes`] says what each said.
@@ -84,9 +88,12 @@ pub enum Retry {
     Later,
 }
 
-/// What went wrong, with the store, the lock and the cause where they are known.
+/// What went wrong, with the store, the lock and the cause where they are known. It can be told to
+/// all whom it concerns: a clone shares the cause.
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     retry: Retry,
@@ -94,14 +101,16 @@ struct Inner {
     backend: Option<&'static str>,
     lock: Option<LockName>,
     detail: Detail,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
+#[derive(Clone)]
 enum Detail {
     None,
     Refusal(Refusal),
     Loss(LossCause),
     Votes(Vec<NodeVote>),
+    Seen(Fence),
 }
 
 impl Error {
@@ -148,6 +157,30 @@ impl Error {
         let mut error =
             Self::new(ErrorKind::Lost, format!("the lease was lost: {cause}")).with_lock(lock);
         error.0.detail = Detail::Loss(cause);
+        error
+    }
+
+    /// The error of a token at a gate that has seen a later one.
+    ///
+    /// ```
+    /// use lockfast_core::{Error, ErrorKind, Fence, FencingToken, LockName};
+    ///
+    /// # fn main() -> lockfast_core::Result<()> {
+    /// let token = FencingToken { lock: LockName::new("account/7")?, fence: Fence::new(41)? };
+    /// let refused = Error::stale_fence(&token, Fence::new(42)?);
+    /// assert_eq!(refused.kind(), ErrorKind::StaleFence);
+    /// assert_eq!(refused.fence_seen(), Some(Fence::new(42)?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stale_fence(token: &FencingToken, seen: Fence) -> Self {
+        let message = format!(
+            "fence {} is stale, {seen} was seen: a later holder was here; undo what was not \
+             written yet and acquire the lock again, with {seen} as the floor",
+            token.fence
+        );
+        let mut error = Self::new(ErrorKind::StaleFence, message).with_lock(&token.lock);
+        error.0.detail = Detail::Seen(seen);
         error
     }
 
@@ -199,7 +232,14 @@ impl Error {
         mut self,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(Arc::from(source.into()));
+        self
+    }
+
+    /// Says it in other words.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Self {
+        self.0.message = message.into();
         self
     }
 
@@ -213,6 +253,11 @@ impl Error {
     /// What kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// What went wrong, without the store, the lock and the cause.
+    pub fn message(&self) -> &str {
+        &self.0.message
     }
 
     /// Whether doing the same again can help.
@@ -245,6 +290,21 @@ impl Error {
             Detail::Votes(votes) => votes,
             Detail::Refusal(refusal) => &refusal.votes,
             _ => &[],
+        }
+    }
+
+    /// The highest fence that a gate has seen, for [`ErrorKind::StaleFence`]: the floor of the next
+    /// acquisition.
+    ///
+    /// ```
+    /// use lockfast_core::{Error, ErrorKind};
+    ///
+    /// assert_eq!(Error::new(ErrorKind::Lost, "for another reason").fence_seen(), None);
+    /// ```
+    pub fn fence_seen(&self) -> Option<Fence> {
+        match self.0.detail {
+            Detail::Seen(seen) => Some(seen),
+            _ => None,
         }
     }
 
@@ -374,6 +434,19 @@ mod tests {
             "lock \"a\": embedded: the database cannot be opened (disk full)"
         );
         assert_eq!(error.retry(), Retry::Later);
+    }
+
+    #[test]
+    fn a_clone_says_all_that_the_error_says() {
+        let name = LockName::new("a").unwrap();
+        let cause = LossCause::Revoked { reason: "b".into() };
+        let error = Error::lost(&name, cause.clone())
+            .with_retry(Retry::Later)
+            .with_source(std::io::Error::other("c"));
+        let clone = error.clone();
+        assert_eq!(format!("{clone:?}"), format!("{error:?}"));
+        assert_eq!((clone.loss(), clone.lock()), (Some(&cause), Some(&name)));
+        assert_eq!(std::error::Error::source(&clone).unwrap().to_string(), "c");
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! Fencing tokens, and the in-process gate that checks them.
+//! Fencing tokens.
 //!
 //! A fence that nobody checks protects nothing: a paused holder wakes up, believes in its lease
-//! and writes. The resource it writes to must refuse a fence lower than one it has seen.
+//! and writes. The resource it writes to must refuse a fence lower than one it has seen. The crate
+//! `lockfast-fence` has what does that.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result, quote};
 use crate::name::LockName;
@@ -27,7 +26,10 @@ impl Fence {
     /// [`ErrorKind::InvalidToken`] for zero, [`ErrorKind::TokenExhausted`] from [`Fence::LIMIT`].
     pub fn new(number: u64) -> Result<Self> {
         match number {
-            0 => Err(Error::new(ErrorKind::InvalidToken, "0 is not a fencing token")),
+            0 => Err(Error::new(
+                ErrorKind::InvalidToken,
+                "0 is not a fencing token: fences begin at 1; pass the one that the guard tells",
+            )),
             Self::LIMIT.. => Err(Error::new(
                 ErrorKind::TokenExhausted,
                 format!("fence {number} is not below 2^53; the store's fence must be repaired"),
@@ -44,7 +46,11 @@ impl Fence {
         let invalid = || {
             Error::new(
                 ErrorKind::InvalidToken,
-                format!("{} is not a fencing token: expected digits only", quote(text)),
+                format!(
+                    "{} is not a fencing token: expected digits only, from 1 to {}",
+                    quote(text),
+                    Self::LIMIT - 1
+                ),
             )
         };
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -73,6 +79,16 @@ impl fmt::Debug for Fence {
 }
 
 /// A fence together with the lock it belongs to.
+///
+/// ```
+/// use lockfast_core::{Fence, FencingToken, LockName};
+///
+/// # fn main() -> lockfast_core::Result<()> {
+/// let token = FencingToken { lock: LockName::new("account/7")?, fence: Fence::parse("41")? };
+/// assert!(token.compare(&token)?.is_eq());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FencingToken {
     /// The lock.
@@ -95,54 +111,6 @@ impl FencingToken {
             .with_lock(&self.lock));
         }
         Ok(self.fence.0.cmp(&other.fence.0))
-    }
-}
-
-/// The checking side for a resource inside one process: remembers the highest fence it saw for
-/// each lock and refuses a lower one.
-///
-/// ```
-/// use lockfast_core::{Fence, FenceGate, FencingToken, LockName};
-///
-/// # fn main() -> lockfast_core::Result<()> {
-/// let gate = FenceGate::new();
-/// let lock = LockName::new("account/7")?;
-/// let old = FencingToken { lock: lock.clone(), fence: Fence::new(41)? };
-/// let new = FencingToken { lock, fence: Fence::new(42)? };
-///
-/// gate.admit(&new)?;               // the open step: raise first, then read, then write
-/// gate.admit(&new)?;               // the same holder may write again
-/// assert!(gate.admit(&old).is_err()); // a holder from before is refused
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Default)]
-pub struct FenceGate {
-    seen: Mutex<HashMap<LockName, u64>>,
-}
-
-impl FenceGate {
-    /// A gate that has seen nothing.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Lets a token pass that is not older than any seen for its lock.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Lost`] when a later grant was seen.
-    pub fn admit(&self, token: &FencingToken) -> Result<()> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let highest = seen.entry(token.lock.clone()).or_insert(0);
-        if token.fence.0 < *highest {
-            return Err(Error::new(
-                ErrorKind::Lost,
-                format!("fence {} is stale, {} was seen", token.fence, *highest),
-            )
-            .with_lock(&token.lock));
-        }
-        *highest = token.fence.0;
-        Ok(())
     }
 }
 

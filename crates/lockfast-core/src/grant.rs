@@ -9,6 +9,11 @@ use crate::time::Moment;
 use crate::view::{HolderView, LockView};
 use crate::vote::NodeVote;
 
+/// What leases end together with in a store that has such a thing: a lease of etcd, a session of
+/// ZooKeeper. The store chooses the number and never uses it again for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionId(pub u64);
+
 /// A lock that was granted.
 #[derive(Clone, Debug)]
 pub struct Grant {
@@ -21,12 +26,27 @@ pub struct Grant {
     /// a lock that is handed over may last only briefly until it is renewed, so that a waiter that
     /// hangs does not hold up those behind it.
     pub brief: Option<Duration>,
+    /// What the lease ends together with: see
+    /// [`LossReporter::session_ended`](crate::LossReporter::session_ended).
+    pub session: Option<SessionId>,
 }
 
 impl Grant {
     /// A grant for the whole ttl that was asked for.
     pub fn new(fence: Fence, from: Moment) -> Self {
-        Self { fence, from, brief: None }
+        Self { fence, from, brief: None, session: None }
+    }
+
+    /// The same, ending together with a session.
+    #[must_use]
+    pub fn in_session(self, session: SessionId) -> Self {
+        Self { session: Some(session), ..self }
+    }
+
+    /// The same, lasting only so long until it is renewed.
+    #[must_use]
+    pub fn lasting(self, brief: Duration) -> Self {
+        Self { brief: Some(brief), ..self }
     }
 
     /// How long it lasts from `from` on without a renewal, when `ttl` was asked for.

@@ -13,12 +13,14 @@
 //! | what a store must do | [`backend`] |
 //! | names, modes, holders | [`name`], [`request`], [`holder`] |
 //! | the clock and the deadline's units | [`time`] |
-//! | fencing tokens and the gate that checks them | [`fence`] |
+//! | fencing tokens | [`fence`] |
 //! | the only public error | [`error`] |
+//! | an error on its way from the wire | [`failure`] |
 //! | what each node said, where several decide | [`vote`] |
 //! | store URLs | [`address`] |
 //! | what became of a store's schema | [`migration`] |
 //! | what a store and a machine were found to be like | [`diagnosis`] |
+//! | who is granted, and whom the others watch | [`queue`] |
 //! | names of spans, events and metrics | [`observe`] |
 //! | the queue that lets a store batch | [`batch`] |
 //! | those who wait at a store that pushes | [`lobby`] |
@@ -32,6 +34,7 @@ pub mod batch;
 pub mod capability;
 pub mod diagnosis;
 pub mod error;
+pub mod failure;
 pub mod fence;
 pub mod grant;
 pub mod holder;
@@ -40,6 +43,7 @@ pub mod lobby;
 pub mod migration;
 pub mod name;
 pub mod observe;
+pub mod queue;
 pub mod request;
 pub mod task;
 pub mod time;
@@ -48,13 +52,15 @@ pub mod vote;
 pub mod watch;
 
 pub use address::Address;
-pub use backend::{Backend, BoxFuture, ConnectContext, LossReporter};
-pub use capability::{Guarantee, Profile};
+pub use backend::{Backend, BoxFuture, ConnectContext, LossReport, LossReporter};
+pub use capability::{Feature, Guarantee, Profile, TtlLimits};
 pub use diagnosis::{Diagnosis, Finding, Severity};
 pub use error::{Error, ErrorKind, Result, Retry};
-pub use fence::{Fence, FenceGate, FencingToken};
+pub use failure::Failure;
+pub use fence::{Fence, FencingToken};
 pub use grant::{
     AcquireOutcome, Grant, LossCause, Refusal, ReleaseOutcome, RenewOutcome, RevokeOutcome,
+    SessionId,
 };
 pub use holder::{ClientId, HolderId, Label};
 pub use jitter::jitter;

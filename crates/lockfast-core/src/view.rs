@@ -32,8 +32,16 @@ pub struct HolderView {
     pub fence: Option<Fence>,
     /// Since when, by the wall clock of whoever wrote it: for people only.
     pub since: SystemTime,
-    /// How much longer the store keeps it unless it is renewed.
+    /// How much longer the store keeps it unless it is renewed; [`Duration::MAX`] where no time ends
+    /// it, as for another program's lock without a ttl, or one that lasts as long as a connection.
     pub remaining: Duration,
+}
+
+impl HolderView {
+    /// How much longer the store keeps it unless it is renewed, where time ends it.
+    pub fn time_left(&self) -> Option<Duration> {
+        (self.remaining < Duration::MAX).then_some(self.remaining)
+    }
 }
 
 impl fmt::Display for HolderView {
@@ -43,8 +51,13 @@ impl fmt::Display for HolderView {
             None => f.write_str("another program")?,
         }
         let held = wall_clock().duration_since(self.since).unwrap_or_default();
-        write!(f, " for {}, {} left", brief(held), brief(self.remaining))
+        write!(f, " for {}, {}", brief(held), left(self.time_left()))
     }
+}
+
+/// What is left of a lease, for people: `12.4s left`, or that no time ends it.
+pub fn left(span: Option<Duration>) -> String {
+    span.map_or_else(|| "without an end".to_owned(), |span| format!("{} left", brief(span)))
 }
 
 /// A duration for people: `350ms`, `12.4s`, `3m05s`, `2h07m`.
@@ -58,9 +71,44 @@ pub fn brief(span: Duration) -> String {
     }
 }
 
+/// A span of time to the nanosecond, in hours or minutes where these are whole.
+pub fn exact(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match (seconds % 3600, seconds % 60, span.subsec_nanos()) {
+        (0, 0, 0) if seconds > 0 => format!("{}h", seconds / 3600),
+        (_, 0, 0) if seconds > 0 => format!("{}m", seconds / 60),
+        _ => format!("{span:?}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_told_to_the_letter() {
+        let table =
+            [(0, "0ns"), (1500, "1.5s"), (90_000, "90s"), (120_000, "2m"), (7_200_000, "2h")];
+        for (millis, expected) in table {
+            assert_eq!(exact(Duration::from_millis(millis)), expected);
+        }
+    }
+
+    #[test]
+    fn a_holder_without_an_end_is_told_as_such() {
+        let mut holder = HolderView {
+            label: None,
+            mode: Mode::Exclusive,
+            fence: None,
+            since: wall_clock() + Duration::from_secs(60),
+            remaining: Duration::from_millis(12_450),
+        };
+        assert_eq!(holder.to_string(), "another program for 0ms, 12.4s left");
+        assert_eq!(holder.time_left(), Some(holder.remaining));
+        holder.remaining = Duration::MAX;
+        assert_eq!(holder.to_string(), "another program for 0ms, without an end");
+        assert_eq!(holder.time_left(), None);
+    }
 
     #[test]
     fn durations_read_well() {

@@ -12,7 +12,7 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
 pub use tokio_rustls::client::TlsStream;
@@ -105,6 +105,14 @@ impl Encryption {
         Ok(Self(Arc::new(config)))
     }
 
+    /// The same for a server that must be told, while the two agree, which protocols are spoken.
+    #[must_use]
+    pub fn speaking(mut self, protocols: &[&[u8]]) -> Self {
+        let config = Arc::make_mut(&mut self.0);
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        self
+    }
+
     /// Encrypts a connection to a server that answers to this name.
     ///
     /// # Errors
@@ -118,6 +126,22 @@ impl Encryption {
         stream: S,
     ) -> io::Result<TlsStream<S>> {
         TlsConnector::from(Arc::clone(&self.0)).connect(name, stream).await
+    }
+
+    /// What a server says that does not want to be spoken to. One that refuses our certificate, or
+    /// wants one, says so after the two have agreed, and whoever writes then may not get to read it.
+    ///
+    /// # Cancel safety
+    /// Safe: the connection is closed.
+    pub async fn refusal<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        name: ServerName<'static>,
+        stream: S,
+    ) -> Option<io::Error> {
+        match self.encrypt(name, stream).await {
+            Ok(mut encrypted) => encrypted.read_u8().await.err(),
+            Err(error) => Some(error),
+        }
     }
 }
 

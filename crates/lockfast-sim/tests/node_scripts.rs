@@ -147,3 +147,21 @@ fn the_scripts_follow_the_rule() {
         }
     }
 }
+
+/// Whoever only tells a node that it waits becomes a caller, and takes nothing, whether the lock is
+/// free or another's.
+#[test]
+fn who_only_waits_takes_nothing() {
+    let real = Real::start();
+    let wait = |holder: usize| {
+        let terms = format!("8{LEASE_MS}");
+        let keys = ["watch", "client", "lock"];
+        real.run(ACQUIRE, &keys, &[LINK, &text(holder, 5), &terms])
+    };
+    assert_eq!(wait(0)[0], "0");
+    assert_eq!(real.read(), Rule::default());
+    assert_eq!(real.acquire(1, 3, false), ["1"]);
+    assert_eq!(wait(2)[0], "0");
+    assert_eq!(real.read(), Rule { holder: Some(1), fence: 3 });
+    assert_eq!(real.0.cli(&["ZCARD", "lockfast:{lock}:callers"]).trim(), "2");
+}

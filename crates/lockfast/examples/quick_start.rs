@@ -9,7 +9,8 @@
 
 use std::time::Duration;
 
-use lockfast::{FenceGate, Locker, Options};
+use lockfast::fence::Gate;
+use lockfast::{Locker, Options};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> lockfast::Result<()> {
@@ -18,13 +19,14 @@ async fn main() -> lockfast::Result<()> {
         .mutex("nightly-report")?
         .with(Options::default().ttl(Duration::from_secs(10)).wait(Duration::from_secs(60)))?;
 
-    // It stands for whatever checks fences where you write: a row, a key, a service.
-    let gate = FenceGate::new();
+    // What is written to checks fences: here a number, elsewhere a row, a key, a service.
+    let gate = Gate::new("nightly-report", 0)?;
 
     let guard = report.acquire().await?;
-    gate.admit(&guard.token())?;
+    let pages = *gate.open(&guard.token())?;
     let checked = guard.check()?;
     println!("write with fence {}, {:?} left", checked.fence, checked.remaining);
+    *gate.check(&guard.token())? = pages + 1;
     println!("release: {:?}", guard.release().await?);
     Ok(())
 }

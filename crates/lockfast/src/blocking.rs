@@ -17,7 +17,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use lockfast_core::{Error, ErrorKind, LockName, LockView, LossCause, Mode, Profile, Result};
+use lockfast_core::{
+    Diagnosis, Error, ErrorKind, LockName, LockView, LossCause, Mode, Profile, Result,
+};
 
 use crate::lease::handle::{Lease, Released};
 use crate::lease::policy::Options;
@@ -49,6 +51,22 @@ fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
             Poll::Pending => std::thread::park(),
         }
     }
+}
+
+/// As [`crate::diagnose`].
+///
+/// ```
+/// # fn main() -> lockfast::Result<()> {
+/// let diagnosis = lockfast::blocking::diagnose("memory:")?;
+/// println!("good for {}: {}", diagnosis.guarantee, diagnosis.because);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As there, and [`ErrorKind::BlockingInAsync`].
+pub fn diagnose(url: &str) -> Result<Diagnosis> {
+    block_on(crate::diagnose(url))
 }
 
 /// [`crate::Locker`], blocking.

@@ -34,6 +34,14 @@ const BACKENDS: &[Entry] = &[
         diagnose: lockfast_backend_embedded::diagnose,
         checks: lockfast_backend_embedded::CHECKS,
     },
+    #[cfg(feature = "etcd")]
+    Entry {
+        schemes: lockfast_backend_etcd::SCHEMES,
+        connect: lockfast_backend_etcd::connect,
+        migrate: None,
+        diagnose: lockfast_backend_etcd::diagnose,
+        checks: lockfast_backend_etcd::CHECKS,
+    },
     #[cfg(feature = "mysql")]
     Entry {
         schemes: lockfast_backend_mysql::SCHEMES,
@@ -65,6 +73,14 @@ const BACKENDS: &[Entry] = &[
         migrate: Some(lockfast_backend_postgres::migrate),
         diagnose: lockfast_backend_postgres::diagnose,
         checks: lockfast_backend_postgres::CHECKS,
+    },
+    #[cfg(feature = "zookeeper")]
+    Entry {
+        schemes: lockfast_backend_zookeeper::SCHEMES,
+        connect: lockfast_backend_zookeeper::connect,
+        migrate: None,
+        diagnose: lockfast_backend_zookeeper::diagnose,
+        checks: lockfast_backend_zookeeper::CHECKS,
     },
 ];
 

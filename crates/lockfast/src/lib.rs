@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use lockfast::{FenceGate, Locker, Options};
+//! use lockfast::{Locker, Options, fence::Gate};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> lockfast::Result<()> {
@@ -11,11 +11,12 @@
 //!     .mutex("nightly-report")?
 //!     .with(Options::default().ttl(Duration::from_secs(10)).wait(Duration::from_secs(60)))?;
 //!
-//! let gate = FenceGate::new(); // stands for whatever checks fences where you write
+//! let gate = Gate::new("nightly-report", 0)?; // what you write to, and what checks its fences
 //! let guard = report.acquire().await?;
-//! gate.admit(&guard.token())?; // raise the fence first, then read, then write
+//! let pages = *gate.open(&guard.token())?; // raise the fence first, then read
 //! let checked = guard.check()?; // just before each side effect
 //! println!("write with fence {}, {:?} left", checked.fence, checked.remaining);
+//! *gate.check(&guard.token())? = pages + 1; // refused if a later holder was here
 //! guard.release().await?;
 //!
 //! // Or let it be stopped when the lease is lost:
@@ -31,7 +32,7 @@
 //! - Loss is told in time even when every thread of your executor is blocked.
 //! - A dropped, cancelled or failed acquisition leaves nothing behind.
 //! - Every grant has a fence higher than all before it. A paused process can still outlive its
-//!   lease, so have the fence checked where it matters: see [`FenceGate`].
+//!   lease, so have the fence checked where it matters: see [`fence`].
 //!
 //! Futures work on any executor; background work has threads of its own. Without an executor,
 //! use [`blocking`].
@@ -52,6 +53,7 @@ pub use lease::handle::{Checked, Guard, Lease, LeaseStatus, Released};
 pub use lease::policy::Options;
 pub use locker::{Locker, LockerBuilder};
 pub use lockfast_core::*;
+pub use lockfast_fence as fence;
 pub use migrate::migrate;
 pub use primitive::{
     Attempt, DetachedLease, Lock, MultiGuard, MultiLock, Mutex, RwLock, Semaphore,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::{
-    Backend, BoxFuture, ConnectContext, Error, ErrorKind, EventStream, Guarantee, HolderId, Label,
-    LockName, LockView, Mode, Moment, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest,
+    Backend, BoxFuture, ConnectContext, Error, ErrorKind, EventStream, Feature, Guarantee,
+    HolderId, Label, LockName, LockView, Mode, Moment, Profile, Query, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
 };
 
 use crate::connect;
@@ -83,7 +83,8 @@ impl Locker {
     /// A lock in any mode; the general form of the following three.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`], or what [`Options::check`] says of the locker's options.
+    /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] for a mode that the store does not
+    /// have, or what [`Options::check`] says of the locker's options.
     pub fn lock(&self, name: impl AsRef<str>, mode: Mode) -> Result<Lock> {
         let name = if self.prefix.is_empty() {
             LockName::new(name)?
@@ -91,6 +92,7 @@ impl Locker {
             // The given part must be a name of its own, or "" would name the prefix itself.
             LockName::new(format!("{}{}", self.prefix, LockName::new(name)?))?
         };
+        self.profile().require_mode(mode).map_err(|error| error.with_lock(&name))?;
         let policy = Policy::new(&self.options, self.profile())?;
         Ok(Lock::new(Arc::clone(&self.store), name, mode, policy))
     }
@@ -190,14 +192,16 @@ impl Locker {
     /// When dropped before its end, it may have happened.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidTtl`], [`ErrorKind::NotHeld`] when the holder does not have it,
-    /// [`ErrorKind::Lost`] when the store knows why.
+    /// [`ErrorKind::InvalidTtl`], [`ErrorKind::Unsupported`] on a store whose leases end with
+    /// the process, [`ErrorKind::NotHeld`] when the holder does not have it, [`ErrorKind::Lost`]
+    /// when the store knows why.
     pub async fn renew_detached(
         &self,
         name: &LockName,
         holder: HolderId,
         ttl: Duration,
     ) -> Result<Moment> {
+        self.require_detached(name)?;
         let policy = Policy::new(&self.options.clone().ttl(ttl), self.profile())?;
         let sent = Moment::now();
         let lock_delay = policy.lock_delay;
@@ -219,15 +223,21 @@ impl Locker {
     /// When dropped before its end, it may have happened.
     ///
     /// # Errors
-    /// What the store meets.
+    /// [`ErrorKind::Unsupported`] on a store whose leases end with the process; what the store
+    /// meets.
     pub async fn release_detached(
         &self,
         name: &LockName,
         holder: HolderId,
     ) -> Result<ReleaseOutcome> {
+        self.require_detached(name)?;
         let policy = Policy::new(&self.options, self.profile())?;
         let request = ReleaseRequest { name: name.clone(), holder };
         self.store.within(policy.request_timeout, self.store.backend.release(request)).await
+    }
+
+    fn require_detached(&self, name: &LockName) -> Result<()> {
+        self.profile().require(Feature::Detached).map_err(|error| error.with_lock(name))
     }
 }
 

@@ -42,7 +42,7 @@ impl Store {
             runtime: keeper.runtime().clone(),
             client,
             label,
-            losses: LossReporter::new(move |holder, cause| reports.lose(holder, cause)),
+            losses: LossReporter::new(move |report| reports.tell(report)),
         };
         let backend = connect(context).await?;
         let telemetry = Telemetry::new(backend.profile().backend);

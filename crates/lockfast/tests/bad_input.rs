@@ -192,6 +192,8 @@ async fn correctness_can_be_required() {
 async fn blocking_calls_are_refused_inside_a_runtime() {
     let error = lockfast::blocking::Locker::connect("memory:").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BlockingInAsync);
+    let error = lockfast::blocking::diagnose("memory:").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BlockingInAsync);
 }
 
 #[test]

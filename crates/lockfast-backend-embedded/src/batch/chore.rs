@@ -93,8 +93,8 @@ impl Batch<'_> {
 /// Passes over a lock with a record that is not ours.
 fn skip_corrupt<T>(outcome: Outcome<T>) -> Outcome<Option<T>> {
     match outcome {
-        Err(failure) if failure.scope == Scope::Lock => {
-            tracing::warn!(error = failure.message, "a lock is passed over");
+        Err(failure) if failure.handling == Scope::Lock => {
+            tracing::warn!(error = failure.message(), "a lock is passed over");
             Ok(None)
         }
         outcome => outcome.map(Some),

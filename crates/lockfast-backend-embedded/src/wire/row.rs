@@ -171,9 +171,9 @@ mod tests {
         for (code, kind, text) in table {
             let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
             let failure = explain(Path::new("/x/lockfast.db"), &error);
-            assert_eq!(failure.kind, kind, "{}", failure.message);
-            assert!(failure.message.contains(text), "{}", failure.message);
-            assert!(failure.message.contains("/x/lockfast.db"), "{}", failure.message);
+            assert_eq!(failure.kind(), kind, "{}", failure.message());
+            assert!(failure.message().contains(text), "{}", failure.message());
+            assert!(failure.message().contains("/x/lockfast.db"), "{}", failure.message());
         }
     }
 }

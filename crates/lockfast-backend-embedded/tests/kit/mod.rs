@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, Fence, Grant,
-    HolderId, Label, LockName, LossCause, LossReporter, Mode, Refusal, ReleaseOutcome,
+    HolderId, Label, LockName, LossReport, LossReporter, Mode, Refusal, ReleaseOutcome,
     ReleaseRequest, Result, Wait,
 };
 
@@ -19,7 +19,7 @@ use lockfast_core::{
 pub(crate) struct Asker {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) client: ClientId,
-    pub(crate) losses: Arc<Mutex<Vec<(HolderId, LossCause)>>>,
+    pub(crate) losses: Arc<Mutex<Vec<LossReport>>>,
 }
 
 /// A lease.
@@ -44,7 +44,7 @@ impl Asker {
             label: Label::of_this_process(),
             losses: LossReporter::new({
                 let losses = Arc::clone(&losses);
-                move |holder, cause| losses.lock().unwrap().push((holder, cause))
+                move |report| losses.lock().unwrap().push(report)
             }),
         };
         let address = Address::parse(url)?;

@@ -70,7 +70,7 @@ async fn look_at_version(
         }
         Err(failure) if is_over(&failure) => Err(failure),
         Err(failure) => {
-            let fact = failure.message;
+            let fact = failure.message();
             Ok(Finding::hazard(CHECK, fact, "no lock can be taken", MIGRATE))
         }
     }
@@ -100,7 +100,7 @@ fn judge_version(version: u32, serves: Option<u64>) -> Finding {
     let fact = format!("the schema has version {version}, this program makes {VERSION}");
     match migration::check_version(version, serves) {
         Ok(()) => Finding::ok(CHECK, fact),
-        Err(failure) => Finding::hazard(CHECK, fact, "no lock can be taken", failure.message),
+        Err(failure) => Finding::hazard(CHECK, fact, "no lock can be taken", failure.message()),
     }
 }
 
@@ -159,7 +159,7 @@ async fn look_at_definer(
     let found = match patient.ask(&query).await {
         Ok(rows) => Ok(judge_definer(fact, rows.first().and_then(|row| row.text(0)))),
         // Everybody knows what that one may do.
-        Err(failure) if failure.kind == ErrorKind::Permission && user == "root" => {
+        Err(failure) if failure.kind() == ErrorKind::Permission && user == "root" => {
             Ok(judge_definer(fact, Some("Y")))
         }
         Err(failure) => Err(failure),

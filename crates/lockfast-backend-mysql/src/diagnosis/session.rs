@@ -6,7 +6,7 @@ use lockfast_core::Finding;
 use lockfast_core::diagnosis::Way;
 
 use super::{Patient, settle};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 
 /// A client that is quiet sweeps at least as often as that.
 const QUIET_SECONDS_MIN: f64 = 120.0;
@@ -113,7 +113,7 @@ async fn look_at_sysdate(patient: &mut Patient<'_>) -> Result<Finding, Failure> 
     const CHECK: &str = "sysdate";
     // About a millisecond of work lies between the two.
     let rows = patient.ask("SELECT SYSDATE(6), BENCHMARK(50000, 1 + 1), SYSDATE(6)").await?;
-    let row = rows.first().ok_or_else(|| Failure::of_nonsense("no time"))?;
+    let row = rows.first().ok_or_else(|| failure::of_nonsense("no time"))?;
     if row.bytes(0) == row.bytes(2) {
         return Ok(Finding::hazard(
             CHECK,

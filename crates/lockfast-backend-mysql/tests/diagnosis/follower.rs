@@ -2,9 +2,9 @@
 
 use lockfast::{Guarantee, Severity};
 
+use super::look::{diagnose, expect, let_see};
 use crate::kit::replica::{WORDS, follow, start};
 use crate::kit::{Flavor, TIME_MAX, eventually, prepare, url_at};
-use crate::look::{diagnose, expect, let_see};
 
 /// What the two call the same.
 struct Words {

@@ -2,8 +2,8 @@
 
 use lockfast::Severity;
 
+use super::look::{diagnose, expect, let_see};
 use crate::kit::{prepare, start_server};
-use crate::look::{diagnose, expect, let_see};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_and_versions() {

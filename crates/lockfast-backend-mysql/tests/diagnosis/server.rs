@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use lockfast::{Guarantee, Severity};
 use lockfast_backend_mysql::CHECKS;
+use lockfast_faults::server::Server as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::look::{diagnose, expect, flaws, let_see};
 use crate::kit::{Flavor, Setup, TIME_MAX, eventually, prepare, setup, url_at};
-use crate::look::{diagnose, expect, flaws, let_see};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_well_set_up_and_then_is_not() {

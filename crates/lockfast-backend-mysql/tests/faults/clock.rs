@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lockfast_faults::server::Server as _;
+
 use crate::kit::{connect, eventually, hold, prepare, refusal, setup, ttl, wait_for_renewal};
 
 const NAME: &str = "nightly";

@@ -73,6 +73,14 @@ async fn a_half_open_link_while_waiting() {
     Net::start().await.way.wait_in_silence().await;
 }
 
+/// P5 (B76): waiters that give up while the way is cut for longer than their leases last are out of
+/// the line when it is there again.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_give_up_during_a_cut() {
+    Net::start().await.way.give_up_during_a_cut().await;
+}
+
 /// P5, P7: an acquisition whose reply was lost is repeated and has the lock once; nothing is left
 /// after its release.
 /// The user sees: nothing.

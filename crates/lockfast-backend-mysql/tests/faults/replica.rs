@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockfast::LossCause;
+use lockfast_faults::server::Server as _;
 
 use crate::kit::replica::{WORDS, follow, start};
 use crate::kit::{connect, eventually, hold, hold_detached, loss, prepare, refusal, ttl, url_at};

@@ -9,6 +9,7 @@ use lockfast_core::{
     LossReporter, RenewOutcome, RenewRequest, Wait,
 };
 use lockfast_faults::lateness::Lateness;
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{
     Mysql, bounded, check_error, connect, eventually, failure, hold, hold_detached, prepare,
@@ -159,7 +160,7 @@ async fn many_locks_are_held_over_two_connections() {
         runtime: tokio::runtime::Handle::current(),
         client: ClientId::random().unwrap(),
         label: Label::of_this_process(),
-        losses: LossReporter::new(|_, _| {}),
+        losses: LossReporter::new(|_| {}),
     };
     let client = context.client;
     let backend = lockfast_backend_mysql::connect(address, context).await.unwrap();

@@ -11,7 +11,7 @@ use tokio_postgres::types::Type;
 
 use super::patience;
 use crate::claim::read_fence;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::store::{closed, lock};
 use crate::wire::{Dialer, Param, Session, get};
 
@@ -27,6 +27,8 @@ pub(super) fn key_of(name: &str) -> String {
 /// How long a session may take to leave the queue before it is told again, and how often it is.
 const LEAVE_TIME: Duration = Duration::from_millis(200);
 const CANCELS_MAX: u32 = 10;
+/// How long after a request has failed the end of its session may be noticed.
+const END_TIME: Duration = Duration::from_millis(500);
 const UNLOCK_ALL: &str = "SELECT pg_advisory_unlock_all()";
 
 /// A lock that we have.
@@ -112,7 +114,7 @@ async fn wait<T>(
     let outcome = std::future::poll_fn(|context| {
         if let Poll::Ready(result) = waiting.as_mut().poll(context) {
             is_answered = true;
-            let result = result.map_err(|error| Failure::of_driver(&session.endpoint, &error));
+            let result = result.map_err(|error| failure::of_driver(&session.endpoint, &error));
             return Poll::Ready(Some(result.map(|_| true)));
         }
         if stopped.as_mut().poll(context).is_ready() {
@@ -191,6 +193,11 @@ impl Held {
     pub(super) fn close(&self) {
         drop(lock(&self.session).take());
         self.ended.notify_one();
+    }
+
+    /// Whether the session has ended. A request in it may fail a moment before its end is known.
+    pub(super) async fn has_ended(&self) -> bool {
+        tokio::time::timeout(END_TIME, self.ended()).await.is_ok()
     }
 
     /// Returns when the session has ended.

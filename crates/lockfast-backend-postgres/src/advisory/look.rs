@@ -15,7 +15,7 @@ use tokio_postgres::types::Type;
 use super::Advisory;
 use super::held::key_of;
 use crate::claim::read_fence;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::wire::{Dialer, Param, Session, get};
 
 /// How often it is looked whether a session has ended.
@@ -67,7 +67,7 @@ fn read_view<'a>(
             mode: if is_shared { Mode::Shared } else { Mode::Exclusive },
             since: SystemTime::UNIX_EPOCH + Duration::from_micros(since),
             // It lasts as long as its connection.
-            remaining: Duration::ZERO,
+            remaining: Duration::MAX,
         });
     }
     Ok(view)
@@ -83,7 +83,7 @@ fn read_label(who: &str) -> Option<Label> {
 impl Advisory {
     pub(super) async fn look_at(&self, name: &LockName) -> Result<LockView> {
         let views = self.look(Query::Name(name.clone())).await?;
-        views.into_iter().next().ok_or_else(|| Failure::of_nonsense("no lock").to_error())
+        views.into_iter().next().ok_or_else(|| failure::of_nonsense("no lock").to_error())
     }
 
     /// Looks on a connection of its own, which those that have locks are not used for.
@@ -171,7 +171,7 @@ async fn find(
     let after = after.map(LockName::as_str);
     let params: [Param<'_>; 2] = [(&prefix, Type::TEXT), (&after, Type::TEXT)];
     let rows = session.ask(&statement, &params, dialer.config.request_timeout).await?;
-    let name = |row| LockName::new(get::<&str>(row, 0)?).map_err(Failure::of_nonsense);
+    let name = |row| LockName::new(get::<&str>(row, 0)?).map_err(failure::of_nonsense);
     rows.iter().map(name).collect()
 }
 

@@ -2,36 +2,21 @@
 
 use std::time::Duration;
 
-use lockfast_core::diagnosis::{ClockSample, Reading, judge_clock, judge_latency, pause_between};
+use lockfast_core::diagnosis::{ClockSample, judge_clock, judge_latency, sample_clock};
 use lockfast_core::{Finding, Moment};
 
 use super::{Patient, only};
-use crate::failure::{Failure, Remedy};
+use crate::failure::{self, Failure, Remedy};
 use crate::wire::get;
 
-/// How often the clock is read at once, and how often that is done.
-const READINGS: usize = 12;
-const ROUNDS: usize = 3;
-/// No longer than that at once, however slow the answers are.
-const ROUND_MAX: Duration = Duration::from_secs(1);
+/// How many commits are timed, but beyond the first not for longer than this.
 const COMMITS: usize = 8;
+const COMMITS_TIME_MAX: Duration = Duration::from_secs(1);
 /// From here on commits, and not the network, decide how fast a lock goes round.
 const COMMIT_MAX: Duration = Duration::from_millis(20);
 
 pub(super) async fn look(patient: &Patient) -> Result<Vec<Finding>, Failure> {
-    let mut samples = Vec::with_capacity(ROUNDS * READINGS);
-    for round in 0..ROUNDS {
-        if round > 0 {
-            tokio::time::sleep(pause_between(&samples)).await;
-        }
-        let start = Moment::now();
-        for _ in 0..READINGS {
-            samples.push(read_clock(patient).await?);
-            if (start + ROUND_MAX).has_passed(Moment::now()) {
-                break;
-            }
-        }
-    }
+    let samples = sample_clock(&mut { patient }, |patient| Box::pin(read_clock(patient))).await?;
     let round_trips: Vec<Duration> = samples.iter().map(ClockSample::round_trip).collect();
     let mut findings = judge_clock(&samples);
     findings.extend(judge_latency(&round_trips));
@@ -42,14 +27,11 @@ pub(super) async fn look(patient: &Patient) -> Result<Vec<Finding>, Failure> {
     Ok(findings)
 }
 
-async fn read_clock(patient: &Patient) -> Result<ClockSample, Failure> {
+async fn read_clock(patient: &Patient) -> Result<u64, Failure> {
     const QUESTION: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-    let before = Reading::now();
     let rows = patient.ask(QUESTION).await?;
-    let after = Reading::now();
     let server_us: i64 = get(only(&rows)?, 0)?;
-    let server_us = u64::try_from(server_us).map_err(Failure::of_nonsense)?;
-    Ok(ClockSample { before, after, server_us })
+    u64::try_from(server_us).map_err(failure::of_nonsense)
 }
 
 fn median(mut spans: Vec<Duration>) -> Duration {
@@ -63,12 +45,12 @@ async fn look_at_commits(patient: &Patient, round_trip: Duration) -> Result<Find
     const CHECK: &str = "commits";
     const MESSAGE: &str = "SELECT pg_logical_emit_message(true, 'lockfast', '')";
     let mut spans = Vec::with_capacity(COMMITS);
-    let end = Moment::now() + ROUND_MAX;
+    let end = Moment::now() + COMMITS_TIME_MAX;
     while spans.len() < COMMITS && (spans.is_empty() || !end.has_passed(Moment::now())) {
         let start = Moment::now();
         match patient.ask(MESSAGE).await {
             Ok(_) => spans.push(Moment::now().since(start).saturating_sub(round_trip)),
-            Err(failure) if failure.remedy == Remedy::Reconnect => {
+            Err(failure) if failure.handling.remedy == Remedy::Reconnect => {
                 patient.session.cancel().await;
                 return Ok(Finding::hazard(
                     CHECK,

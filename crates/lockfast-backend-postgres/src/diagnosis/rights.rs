@@ -52,11 +52,11 @@ async fn look_at_schema(patient: &Patient) -> Result<(Finding, bool), Failure> {
     };
     let version = match migration::version(&patient.config, &patient.session).await {
         Ok(version) => version,
-        Err(failure) if failure.kind == ErrorKind::Permission => {
+        Err(failure) if failure.kind() == ErrorKind::Permission => {
             let role = &patient.role;
             let finding = Finding::hazard(
                 CHECK,
-                format!("{role} may not use schema {schema}: {}", failure.message),
+                format!("{role} may not use schema {schema}: {}", failure.message()),
                 "this role can take no lock",
                 format!(
                     "run GRANT USAGE ON SCHEMA {schema} TO {role} and GRANT EXECUTE ON ALL FUNCTIONS \
@@ -90,7 +90,7 @@ fn judge_version(patient: &Patient, version: u32) -> Finding {
     let schema = &patient.config.schema;
     let fact = format!("schema {schema} has version {version}, this program makes {VERSION}");
     match migration::check(&patient.config, version) {
-        Err(failure) => Finding::hazard(CHECK, fact, "no lock can be taken", failure.message),
+        Err(failure) => Finding::hazard(CHECK, fact, "no lock can be taken", failure.message()),
         Ok(_) if version < VERSION => Finding::hazard(
             CHECK,
             fact,

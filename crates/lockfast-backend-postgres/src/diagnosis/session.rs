@@ -79,7 +79,7 @@ async fn look_at_listener(
     let session = match dialer.dial_to_look().await {
         Ok(session) => session,
         Err(failure) => {
-            let fact = format!("option listen leads nowhere: {}", failure.message);
+            let fact = format!("option listen leads nowhere: {}", failure.message());
             return Ok((wrong(fact), None));
         }
     };
@@ -112,9 +112,9 @@ fn judge_encryption(config: &Config, session: &Session) -> Finding {
 /// What ends a call of ours, or the connection between two.
 fn judge_timeouts(patient: &Patient) -> Finding {
     const CHECK: &str = "timeouts";
-    // Those that a session of our own sets for itself are harmless there.
+    // A session of our own sets them for itself.
     let harmful: &[&str] = match patient.is_direct() {
-        true => &["transaction_timeout"],
+        true => &[],
         false => &["statement_timeout", "transaction_timeout"],
     };
     let set = |name: &str| patient.settings.number(name).filter(|ms| *ms > 0);
@@ -122,9 +122,7 @@ fn judge_timeouts(patient: &Patient) -> Finding {
         let is_short = set(name).is_some_and(|ms| {
             i128::from(ms) < i128::try_from(CALL.as_millis()).unwrap_or(i128::MAX)
         });
-        // Whoever waits for an advisory lock does so within one transaction.
-        let is_in_the_way = *name == "transaction_timeout" && patient.is_advisory();
-        if is_short || (is_in_the_way && set(name).is_some()) {
+        if is_short {
             return Finding::warn(
                 CHECK,
                 format!("{} ms", patient.settings.shown(name)),
@@ -133,7 +131,8 @@ fn judge_timeouts(patient: &Patient) -> Finding {
             );
         }
     }
-    let names = ["idle_session_timeout", "statement_timeout", "lock_timeout"];
+    let names =
+        ["idle_session_timeout", "statement_timeout", "lock_timeout", "transaction_timeout"];
     let seen: Vec<String> =
         names.iter().filter_map(|name| set(name).map(|ms| format!("{name} is {ms} ms"))).collect();
     Finding::ok(

@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 
 use super::{Param, Session};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 
 /// What comes of a statement with a number.
 enum Stamped {
@@ -25,18 +25,20 @@ impl Session {
         statement: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, Failure> {
-        let of_driver = |error: &Error| Failure::of_driver(&self.endpoint, error);
+        let of_driver = |error: &Error| failure::of_driver(&self.endpoint, error);
         if self.is_direct {
             return self.client.query_typed(statement, params).await.map_err(|e| of_driver(&e));
         }
         match self.query_stamped(statement, params).await {
             Ok(Stamped::Ours(rows)) => Ok(rows),
             Ok(Stamped::Foreign) => {
-                let failure = Failure::of_mixture(&self.endpoint);
-                tracing::warn!("{}", failure.message);
+                let failure = failure::of_mixture(&self.endpoint);
+                tracing::warn!("{}", failure.message());
                 Err(failure)
             }
-            Err(error) if error.as_db_error().is_some() => Err(of_driver(&error).without_proof()),
+            Err(error) if error.as_db_error().is_some() => {
+                Err(failure::without_proof(of_driver(&error)))
+            }
             Err(error) => Err(of_driver(&error)),
         }
     }

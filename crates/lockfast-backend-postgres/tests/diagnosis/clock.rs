@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockfast::{Guarantee, Moment, Severity};
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{Setup, TIME_MAX, eventually, url};
 use crate::{diagnose, expect, finding, start};

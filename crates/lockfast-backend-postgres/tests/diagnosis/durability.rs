@@ -2,6 +2,7 @@
 
 use lockfast::{Guarantee, Severity};
 use lockfast_faults::postgres::Postgres;
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{ROLE, Setup, TIME_MAX, eventually, url};
 use crate::{diagnose, expect, finding, set, start};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockfast::{Options, Released};
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{Setup, connect, hold, loss, prepare, refusal, ttl, url, wait_for_renewal};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lockfast::{Options, Released};
 use lockfast_conformance::way::{NAME, SLACK, TTL, Way};
 use lockfast_faults::proxy::Link;
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{
     Postgres, SCHEMA, TIME_MAX, bounded, connect, eventually, hold, loss, start, ttl, url_at,
@@ -64,6 +65,14 @@ async fn a_half_open_link() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_half_open_link_while_waiting() {
     Net::start().await.way.wait_in_silence().await;
+}
+
+/// P5 (B76): waiters that give up while the way is cut for longer than their leases last are out of
+/// the line when it is there again.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_give_up_during_a_cut() {
+    Net::start().await.way.give_up_during_a_cut().await;
 }
 
 /// P7: a reply that is lost is asked for again, and the answer is the same: one grant.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockfast::{ErrorKind, Moment, Released, WatchKind};
 use lockfast_faults::lateness::Lateness;
+use lockfast_faults::server::Server as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 

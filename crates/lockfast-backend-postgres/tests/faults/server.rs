@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lockfast::{ErrorKind, LeaseStatus, Moment, Options, Released};
 use lockfast_faults::lateness::Lateness;
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{
     SCHEMA, Setup, bounded, check_error, connect, eventually, failure, hold, prepare, queue_for,

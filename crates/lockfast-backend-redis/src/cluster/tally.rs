@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
 use crate::batch::Renewal;
-use crate::wire::Failure;
+use crate::wire::{Failure, failure};
 
 /// The lease engine allows a sixth of the ttl and 5 s at most for all of it, unless it is told
 /// otherwise.
@@ -82,7 +82,7 @@ fn read(answer: Result<Result<Vec<Renewal>, Failure>, oneshot::error::RecvError>
     let gone = || Failure::new(ErrorKind::Unreachable, "a node left the cluster");
     match answer {
         Ok(Ok(mut renewals)) => {
-            renewals.pop().unwrap_or_else(|| Renewal::Unanswered(Failure::of_nonsense("nothing")))
+            renewals.pop().unwrap_or_else(|| Renewal::Unanswered(failure::of_nonsense("nothing")))
         }
         Ok(Err(failure)) => Renewal::Unanswered(failure),
         Err(_) => Renewal::Unanswered(gone()),
@@ -111,7 +111,7 @@ mod tests {
         let took = Moment::now().since(start);
         assert!(took >= TTL / 12 && took < TTL / 3, "{took:?}");
         assert_eq!(all[0], Renewal::Renewed);
-        assert!(matches!(&all[1], Renewal::Unanswered(it) if it.message.contains("others did")));
+        assert!(matches!(&all[1], Renewal::Unanswered(it) if it.message().contains("others did")));
         assert_eq!(all[2], Renewal::Unanswered(failure()));
     }
 

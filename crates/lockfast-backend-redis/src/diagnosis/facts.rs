@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use lockfast_core::diagnosis::{ClockSample, Reading, pause_between};
+use lockfast_core::diagnosis::{ClockSample, sample_clock};
 use lockfast_core::error::quote;
 use lockfast_core::{ErrorKind, Finding};
 
@@ -13,13 +13,7 @@ use crate::config::Endpoint;
 use crate::record::GUARD_KEY;
 use crate::wire::connection::Connection;
 use crate::wire::dial::{Dialer, Login};
-use crate::wire::{Failure, Pipeline, Reply};
-
-/// The clock is looked at three times: so often each time, but not for longer than this unless it is
-/// the first few.
-const TRIPS: usize = 100;
-const TRIPS_MIN: usize = 3;
-const TRIPS_TIME_MAX: Duration = Duration::from_millis(300);
+use crate::wire::{Failure, Pipeline, Reply, failure};
 
 /// Settings that only CONFIG GET shows.
 const SETTINGS: &[&str] =
@@ -180,16 +174,16 @@ impl Patient {
         pipeline.all(command);
         let asked = tokio::time::timeout(self.limit, self.connection.exchange(pipeline)).await;
         let replies = asked.unwrap_or_else(|_| {
-            Err(Failure::of_silence(self.connection.incoming.endpoint(), self.limit))
+            Err(failure::of_silence(self.connection.incoming.endpoint(), self.limit))
         })?;
-        replies.into_iter().next().ok_or_else(|| Failure::of_nonsense("no reply"))
+        replies.into_iter().next().ok_or_else(|| failure::of_nonsense("no reply"))
     }
 
     /// The same; a complaint is why it was not seen.
     async fn see(&mut self, command: &[&str], right: &'static str) -> Result<Seen<Reply>, Failure> {
         let reply = self.ask(command).await?;
         Ok(match reply.failure() {
-            Some(failure) => Err(Unseen { reason: failure.message, right }),
+            Some(failure) => Err(Unseen { reason: failure.message().to_owned(), right }),
             None => Ok(reply),
         })
     }
@@ -237,30 +231,18 @@ impl Patient {
         Ok(seen.map(|reply| reply.as_text().map(str::to_owned)))
     }
 
+    /// What its clock says, in microseconds since 1970; or why that is not seen, or is not told.
+    async fn time(&mut self) -> Result<u64, Result<Unseen, Failure>> {
+        let reply = self.see(&["TIME"], "+time").await.map_err(Err)?.map_err(Ok)?;
+        read_time(reply).ok_or_else(|| Err(failure::of_nonsense("no time")))
+    }
+
     async fn samples(&mut self) -> Result<Seen<Vec<ClockSample>>, Failure> {
-        let mut samples = Vec::new();
-        for round in 0..3 {
-            if round > 0 {
-                tokio::time::sleep(pause_between(&samples)).await;
-            }
-            let mut spent = Duration::ZERO;
-            for trip in 0..TRIPS {
-                if trip >= TRIPS_MIN && spent > TRIPS_TIME_MAX {
-                    break;
-                }
-                let before = Reading::now();
-                let reply = match self.see(&["TIME"], "+time").await? {
-                    Ok(reply) => reply,
-                    Err(unseen) => return Ok(Err(unseen)),
-                };
-                let after = Reading::now();
-                let server_us = read_time(reply).ok_or_else(|| Failure::of_nonsense("no time"))?;
-                let sample = ClockSample { before, after, server_us };
-                spent += sample.round_trip();
-                samples.push(sample);
-            }
+        match sample_clock(self, |patient| Box::pin(patient.time())).await {
+            Ok(samples) => Ok(Ok(samples)),
+            Err(Ok(unseen)) => Ok(Err(unseen)),
+            Err(Err(failure)) => Err(failure),
         }
-        Ok(Ok(samples))
     }
 }
 
@@ -268,17 +250,20 @@ impl Patient {
 async fn meet_stranger(dialer: &Dialer, endpoint: &Endpoint) -> Seen<Stranger> {
     let nobody = Login { user: None, password: None, database: 0 };
     let limit = dialer.config().request_timeout;
-    let unseen = |failure: Failure| Unseen { reason: failure.message, right: "another connection" };
+    let unseen = |failure: Failure| Unseen {
+        reason: failure.message().to_owned(),
+        right: "another connection",
+    };
     let connection = match dialer.dial_to(endpoint, nobody, limit).await {
         Ok(connection) => connection,
-        Err(failure) if failure.kind == ErrorKind::Permission => return Ok(Stranger::Refused),
+        Err(failure) if failure.kind() == ErrorKind::Permission => return Ok(Stranger::Refused),
         Err(failure) => return Err(unseen(failure)),
     };
     let mut patient = Patient { connection, limit };
     // The right is looked at first, also on a node of a cluster that does not have the key.
     let reply = patient.ask(&["EXISTS", "lockfast:fence"]).await.map_err(unseen)?;
     Ok(match reply.failure() {
-        Some(failure) if failure.kind == ErrorKind::Permission => Stranger::Powerless,
+        Some(failure) if failure.kind() == ErrorKind::Permission => Stranger::Powerless,
         _ => Stranger::Admitted,
     })
 }

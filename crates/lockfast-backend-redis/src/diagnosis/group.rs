@@ -45,7 +45,7 @@ fn of_sentinels(opinions: &[(Endpoint, Result<Opinion, Failure>)]) -> Vec<Findin
             Err(failure) => {
                 let finding = Finding::warn(
                     SENTINELS,
-                    failure.message.clone(),
+                    failure.message(),
                     "with the next one that is gone, a master that moves may not be found",
                     "start it, or take it out of the URL",
                 );
@@ -120,12 +120,12 @@ pub(super) async fn of_cluster(
 }
 
 fn unreachable(failure: Failure) -> Result<Finding, Failure> {
-    if failure.kind != ErrorKind::Unreachable {
+    if failure.kind() != ErrorKind::Unreachable {
         return Err(failure);
     }
     Ok(Finding::warn(
         REACHABLE,
-        failure.message,
+        failure.message(),
         "nothing is granted or renewed of the locks in its slots",
         "start it, or let another master have its slots",
     ))

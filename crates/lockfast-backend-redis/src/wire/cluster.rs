@@ -6,7 +6,7 @@ use lockfast_core::ErrorKind;
 
 use super::connection::Connection;
 use super::dial::Dialer;
-use super::{Failure, Pipeline, Reply};
+use super::{Failure, Pipeline, Reply, failure};
 use crate::config::Endpoint;
 
 /// How long one node may take, so that one that is silent does not keep us from the others.
@@ -35,10 +35,12 @@ pub(crate) async fn dial_any(dialer: &Dialer, nodes: &[Endpoint]) -> Result<Conn
 
 fn sum_up(failures: &[Failure]) -> Failure {
     let kind = match failures.first() {
-        Some(first) if failures.iter().all(|failure| failure.kind == first.kind) => first.kind,
+        Some(first) if failures.iter().all(|failure| failure.kind() == first.kind()) => {
+            first.kind()
+        }
         _ => ErrorKind::Unreachable,
     };
-    let mut causes: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
+    let mut causes: Vec<&str> = failures.iter().map(|failure| failure.message()).collect();
     // The nodes that were named may be among those that are known.
     causes.sort_unstable();
     causes.dedup();
@@ -55,7 +57,7 @@ pub(crate) async fn draw_map(dialer: &Dialer, nodes: &[Endpoint]) -> Result<Vec<
             let mut pipeline = Pipeline::default();
             pipeline.all(&["CLUSTER", "SLOTS"]);
             let asked = tokio::time::timeout(LIMIT, connection.ask(pipeline)).await;
-            let asked = asked.unwrap_or_else(|_| Err(Failure::of_silence(node, LIMIT)));
+            let asked = asked.unwrap_or_else(|_| Err(failure::of_silence(node, LIMIT)));
             read_map(node, asked.map_err(|failure| of_refusal(node, failure))?)
         };
         match drawn.await {
@@ -72,7 +74,7 @@ pub(crate) async fn draw_map(dialer: &Dialer, nodes: &[Endpoint]) -> Result<Vec<
 
 /// A server that is alone has no map.
 fn of_refusal(node: &Endpoint, failure: Failure) -> Failure {
-    if failure.message.to_ascii_lowercase().contains("cluster support disabled") {
+    if failure.message().to_ascii_lowercase().contains("cluster support disabled") {
         let message = format!("{node} is not a node of a cluster; connect with redis: or rediss:");
         return Failure::new(ErrorKind::InvalidConfig, message);
     }
@@ -80,7 +82,7 @@ fn of_refusal(node: &Endpoint, failure: Failure) -> Failure {
 }
 
 fn read_map(asked: &Endpoint, replies: Vec<Reply>) -> Result<Vec<Range>, Failure> {
-    let nonsense = || Failure::of_nonsense("a map of slots of another form");
+    let nonsense = || failure::of_nonsense("a map of slots of another form");
     let rows = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
     let mut ranges = Vec::new();
     for row in rows.ok_or_else(nonsense)? {

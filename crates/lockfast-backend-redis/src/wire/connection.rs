@@ -9,7 +9,7 @@ use redis::ValueCodec;
 use tokio_util::codec::Decoder as _;
 
 use super::stream::{Readiness, Stream};
-use super::{Failure, Pipeline, Reply};
+use super::{Failure, Pipeline, Reply, failure};
 use crate::config::Endpoint;
 
 /// The server's answers are small; what is larger is not from a lock.
@@ -68,7 +68,7 @@ impl Outgoing {
         match self.write_all() {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(Failure::of_io(&self.endpoint, &error)),
+            Err(error) => Err(failure::of_io(&self.endpoint, &error)),
         }
     }
 
@@ -116,14 +116,14 @@ impl Incoming {
                         Err(reply) => return Ok(Some(Arrival::Reply(reply))),
                     },
                     Ok(None) => break,
-                    Err(error) => return Err(Failure::of_nonsense(error)),
+                    Err(error) => return Err(failure::of_nonsense(error)),
                 }
             }
             if self.is_drained {
                 return Ok(None);
             }
             match self.stream.read(&mut self.room) {
-                Ok(0) => return Err(Failure::of_end(&self.endpoint)),
+                Ok(0) => return Err(failure::of_end(&self.endpoint)),
                 Ok(count) => {
                     self.bytes.extend_from_slice(&self.room[..count]);
                     self.is_drained =
@@ -131,7 +131,7 @@ impl Incoming {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_drained = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Failure::of_io(&self.endpoint, &error)),
+                Err(error) => return Err(failure::of_io(&self.endpoint, &error)),
             }
         }
     }
@@ -142,7 +142,7 @@ impl Connection {
     pub(crate) fn new(endpoint: Endpoint, stream: Stream) -> Result<Self, Failure> {
         let stream = Arc::new(stream);
         let readiness =
-            Readiness::new(&stream).map_err(|error| Failure::of_io(&endpoint, &error))?;
+            Readiness::new(&stream).map_err(|error| failure::of_io(&endpoint, &error))?;
         Ok(Self {
             incoming: Incoming {
                 endpoint: endpoint.clone(),
@@ -164,7 +164,7 @@ impl Connection {
                 return Ok(arrival);
             }
             let ready = poll_fn(|context| self.readiness.poll_read(context)).await;
-            ready.map_err(|error| Failure::of_io(&self.incoming.endpoint, &error))?;
+            ready.map_err(|error| failure::of_io(&self.incoming.endpoint, &error))?;
             self.incoming.rouse();
         }
     }
@@ -184,7 +184,7 @@ impl Connection {
         self.outgoing.enqueue(&mut pipeline);
         while !self.outgoing.write()? {
             let ready = poll_fn(|context| self.readiness.poll_write(context)).await;
-            ready.map_err(|error| Failure::of_io(&self.outgoing.endpoint, &error))?;
+            ready.map_err(|error| failure::of_io(&self.outgoing.endpoint, &error))?;
         }
         let mut replies = Vec::with_capacity(expected);
         while replies.len() < expected {

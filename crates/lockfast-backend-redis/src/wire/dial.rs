@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::connection::Connection;
 use super::stream::{Socket, Stream};
-use super::{Failure, Pipeline, cluster, sentinel};
+use super::{Failure, Pipeline, cluster, failure, sentinel};
 use crate::config::{Config, Endpoint};
 
 /// A peer that is gone without a word is noticed within about half a minute even when nothing is
@@ -89,8 +89,8 @@ impl Dialer {
         limit: Duration,
     ) -> Result<Connection, Failure> {
         match tokio::time::timeout(limit, self.dial_at_leisure(endpoint, login)).await {
-            Ok(result) => result.map_err(|failure| failure.at(endpoint)),
-            Err(_) => Err(Failure::of_silence(endpoint, limit)),
+            Ok(result) => result.map_err(|failed| failure::at(endpoint, failed)),
+            Err(_) => Err(failure::of_silence(endpoint, limit)),
         }
     }
 
@@ -99,7 +99,7 @@ impl Dialer {
         endpoint: &Endpoint,
         login: Login<'_>,
     ) -> Result<Connection, Failure> {
-        let failed = |error| Failure::of_io(endpoint, &error);
+        let failed = |error| failure::of_io(endpoint, &error);
         // The handshake is not worth all the time, so that its silence is told apart.
         let limit = self.config.request_timeout.mul_f64(0.8);
         let mut connection = match endpoint {
@@ -149,12 +149,11 @@ async fn introduce(connection: &mut Connection, login: Login<'_>) -> Result<(), 
     }
     match connection.ask(pipeline).await {
         Ok(_) => Ok(()),
-        Err(mut failure) => {
-            if failure.kind == ErrorKind::InvalidConfig {
-                failure.message = format!("database {}: {}", login.database, failure.message);
-            }
-            Err(failure)
+        Err(failure) if failure.kind() == ErrorKind::InvalidConfig => {
+            let message = format!("database {}: {}", login.database, failure.message());
+            Err(failure.with_message(message))
         }
+        Err(failure) => Err(failure),
     }
 }
 
@@ -168,8 +167,8 @@ async fn encrypt(
     let encrypting = encryption.encrypt(certificate_name(host)?, stream);
     match tokio::time::timeout(limit, encrypting).await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(Failure::of_handshake(endpoint, &error)),
+        Ok(Err(error)) => Err(failure::of_handshake(endpoint, &error)),
         // A server that expects plain text waits for the rest of a command.
-        Err(_) => Err(Failure::of_handshake(endpoint, &format!("no answer within {limit:?}"))),
+        Err(_) => Err(failure::of_handshake(endpoint, &format!("no answer within {limit:?}"))),
     }
 }

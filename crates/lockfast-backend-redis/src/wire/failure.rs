@@ -1,31 +1,22 @@
-//! What keeps a request from being served, told apart so that callers know what to do. It is
-//! answered to every request of a batch, so it can be copied, which [`Error`] cannot.
+//! What keeps a request from being served, told apart so that callers know what to do.
 
 use std::io;
 use std::time::Duration;
 
+use lockfast_core::ErrorKind;
 use lockfast_core::error::quote;
-use lockfast_core::{Error, ErrorKind, Retry};
+use lockfast_core::failure::Handling;
 
 use crate::config::Endpoint;
 
-/// Why something did not work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What kind of thing went wrong.
-    pub kind: ErrorKind,
-    /// Whether the same can succeed later.
-    pub retry: Retry,
-    /// One sentence.
-    pub message: String,
-    /// What the link has to do about it.
-    pub remedy: Remedy,
-}
+/// Why something did not work. It is answered to every request of a batch.
+pub type Failure = lockfast_core::Failure<Remedy>;
 
 /// What to do about a failure before anybody is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Remedy {
     /// Nothing helps: tell.
+    #[default]
     Tell,
     /// It was not simple: ask the script that serves everything.
     LookCloser,
@@ -48,191 +39,164 @@ pub enum Remedy {
     Wait(u64),
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::new(error.kind(), error.to_string())
+impl Handling for Remedy {
+    const STORE: &'static str = "redis";
+}
+
+/// The connection could not be made or broke.
+pub(crate) fn of_io(endpoint: &Endpoint, error: &io::Error) -> Failure {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    if let Some(tls) = tls {
+        return of_handshake(endpoint, tls);
+    }
+    let message = match error.kind() {
+        io::ErrorKind::ConnectionRefused => format!("nobody listens at {endpoint}"),
+        io::ErrorKind::NotFound => format!("there is no socket {endpoint}"),
+        io::ErrorKind::PermissionDenied => {
+            let message = format!("the operating system does not let us connect to {endpoint}");
+            return Failure::new(ErrorKind::Permission, message);
+        }
+        _ => format!("the connection to {endpoint} failed: {error}"),
+    };
+    Failure::new(ErrorKind::Unreachable, message)
+}
+
+/// The connection could not be encrypted, or the server did not want it.
+pub(crate) fn of_handshake(endpoint: &Endpoint, cause: &dyn std::fmt::Display) -> Failure {
+    Failure::new(
+        ErrorKind::TlsHandshake,
+        format!(
+            "no encrypted connection to {endpoint}: {cause}; check that the port is the one \
+             for TLS, and the options ca, cert and key"
+        ),
+    )
+}
+
+/// The same, saying where it happened.
+pub(crate) fn at(endpoint: &Endpoint, failure: Failure) -> Failure {
+    let place = endpoint.to_string();
+    if failure.message().contains(&place) {
+        return failure;
+    }
+    let message = format!("{place}: {}", failure.message());
+    failure.with_message(message)
+}
+
+/// The server did not answer in time.
+pub fn of_silence(endpoint: &Endpoint, span: Duration) -> Failure {
+    Failure::new(ErrorKind::Unreachable, format!("{endpoint} did not answer within {span:?}"))
+}
+
+/// The server closed the connection.
+pub(crate) fn of_end(endpoint: &Endpoint) -> Failure {
+    Failure::new(ErrorKind::Unreachable, format!("{endpoint} closed the connection"))
+}
+
+/// Another server has taken the place of this one.
+pub(crate) fn of_move(endpoint: &Endpoint) -> Failure {
+    Failure::new(ErrorKind::Unreachable, format!("{endpoint} is the master now; going there"))
+}
+
+/// The nodes of a cluster send us from one to the other.
+pub(crate) fn of_disagreement() -> Failure {
+    Failure::new(
+        ErrorKind::Unreachable,
+        "the nodes of the cluster do not agree on who has the lock's slot",
+    )
+}
+
+/// The scripts for simple requests do not serve this one.
+pub(crate) fn of_complexity() -> Failure {
+    Failure::new(ErrorKind::Internal, "it was not simple").with(Remedy::LookCloser)
+}
+
+/// The server answered something that is not its language.
+pub fn of_nonsense(what: impl std::fmt::Display) -> Failure {
+    Failure::new(
+        ErrorKind::CorruptRecord,
+        format!("the server answered what no Redis answers: {what}"),
+    )
+    .with(Remedy::Reconnect)
+}
+
+/// The server refused.
+pub(crate) fn of_server(code: &str, details: Option<&str>) -> Failure {
+    use ErrorKind as Kind;
+    let details = details.unwrap_or_default();
+    let unreachable = |message: &str| Failure::new(Kind::Unreachable, message);
+    match code {
+        "LOADING" => unreachable("the server is starting and loads its data"),
+        "BUSY" => unreachable("the server is busy with a script of somebody else's"),
+        "CLUSTERDOWN" => unreachable("the cluster is not stable at the moment"),
+        "TRYAGAIN" => of_moving_slot().with(Remedy::TryAgain),
+        "ASK" => {
+            let place = details.split_whitespace().nth(1).unwrap_or_default();
+            of_moving_slot().with(Remedy::Ask(place.to_owned()))
+        }
+        "NOREPLICAS" => unreachable("the server has fewer replicas than its min-replicas-to-write"),
+        "OOM" => unreachable(
+            "the server is out of memory; raise its maxmemory, or give the locks a server of \
+             their own",
+        )
+        .for_good(),
+        "MISCONF" => unreachable(
+            "the server does not accept writes because it cannot save its data; look at its \
+             disk and its log",
+        )
+        .for_good(),
+        "READONLY" | "MASTERDOWN" => Failure::new(
+            Kind::WrongNode,
+            "the server is a replica and does not take locks; connect to its master",
+        )
+        .with(Remedy::Reconnect),
+        "NOAUTH" => Failure::new(
+            Kind::Permission,
+            "the server asks for a password; write it into the URL as user:password@",
+        ),
+        "WRONGPASS" => {
+            Failure::new(Kind::Permission, "the server does not accept this user and password")
+        }
+        "NOPERM" => Failure::new(
+            Kind::Permission,
+            format!("the server's ACL does not allow it: {}", details.trim()),
+        ),
+        "WRONGTYPE" => Failure::new(Kind::ForeignKey, foreign_key(details)),
+        "NOSCRIPT" => {
+            unreachable("the server keeps forgetting the scripts").with(Remedy::LoadScripts)
+        }
+        "LFSTALE" => {
+            unreachable("another connection has taken the place of this one").with(Remedy::Enroll)
+        }
+        "LFGUARD" => unreachable("the server may have lost data; connecting anew")
+            .with(Remedy::ReconnectAndRepeat),
+        "LFQUARANTINE" => of_quarantine(details.trim().parse().unwrap_or(1000)),
+        "LFMAXTTL" => Failure::new(
+            Kind::InvalidConfig,
+            format!(
+                "all who use this server must agree on max_ttl, and others have {} ms",
+                details.trim()
+            ),
+        ),
+        "LFCORRUPT" => of_rubbish(details.trim()),
+        "MOVED" => of_cluster().with(Remedy::Follow),
+        "CROSSSLOT" => of_cluster(),
+        "NOPROTO" => old_server("6.0"),
+        "ERR" => of_plain_error(details),
+        _ => Failure::new(Kind::Internal, format!("the server answered {code} {details}")),
     }
 }
 
-impl Failure {
-    /// A failure about which nothing can be done here.
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let retry = match kind {
-            ErrorKind::Unreachable | ErrorKind::WrongNode => Retry::Later,
-            _ => Retry::Never,
-        };
-        Self { kind, retry, message: message.into(), remedy: Remedy::Tell }
-    }
-
-    fn with_remedy(mut self, remedy: Remedy) -> Self {
-        self.remedy = remedy;
-        self
-    }
-
-    fn for_good(mut self) -> Self {
-        self.retry = Retry::Never;
-        self
-    }
-
-    /// The public error.
-    pub(crate) fn to_error(&self) -> Error {
-        Error::new(self.kind, self.message.clone()).with_retry(self.retry).with_backend("redis")
-    }
-
-    /// The connection could not be made or broke.
-    pub(crate) fn of_io(endpoint: &Endpoint, error: &io::Error) -> Self {
-        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if let Some(tls) = tls {
-            return Self::of_handshake(endpoint, tls);
-        }
-        let message = match error.kind() {
-            io::ErrorKind::ConnectionRefused => format!("nobody listens at {endpoint}"),
-            io::ErrorKind::NotFound => format!("there is no socket {endpoint}"),
-            io::ErrorKind::PermissionDenied => {
-                let message = format!("the operating system does not let us connect to {endpoint}");
-                return Self::new(ErrorKind::Permission, message);
-            }
-            _ => format!("the connection to {endpoint} failed: {error}"),
-        };
-        Self::new(ErrorKind::Unreachable, message)
-    }
-
-    /// The connection could not be encrypted, or the server did not want it.
-    pub(crate) fn of_handshake(endpoint: &Endpoint, cause: &dyn std::fmt::Display) -> Self {
-        Self::new(
-            ErrorKind::TlsHandshake,
-            format!(
-                "no encrypted connection to {endpoint}: {cause}; check that the port is the one \
-                 for TLS, and the options ca, cert and key"
-            ),
-        )
-    }
-
-    /// The same, saying where it happened.
-    pub(crate) fn at(mut self, endpoint: &Endpoint) -> Self {
-        let place = endpoint.to_string();
-        if !self.message.contains(&place) {
-            self.message = format!("{place}: {}", self.message);
-        }
-        self
-    }
-
-    /// The server did not answer in time.
-    pub fn of_silence(endpoint: &Endpoint, span: Duration) -> Self {
-        Self::new(ErrorKind::Unreachable, format!("{endpoint} did not answer within {span:?}"))
-    }
-
-    /// The server closed the connection.
-    pub(crate) fn of_end(endpoint: &Endpoint) -> Self {
-        Self::new(ErrorKind::Unreachable, format!("{endpoint} closed the connection"))
-    }
-
-    /// Another server has taken the place of this one.
-    pub(crate) fn of_move(endpoint: &Endpoint) -> Self {
-        Self::new(ErrorKind::Unreachable, format!("{endpoint} is the master now; going there"))
-    }
-
-    /// The nodes of a cluster send us from one to the other.
-    pub(crate) fn of_disagreement() -> Self {
-        Self::new(
-            ErrorKind::Unreachable,
-            "the nodes of the cluster do not agree on who has the lock's slot",
-        )
-    }
-
-    /// The scripts for simple requests do not serve this one.
-    pub(crate) fn of_complexity() -> Self {
-        Self::new(ErrorKind::Internal, "it was not simple").with_remedy(Remedy::LookCloser)
-    }
-
-    /// The server answered something that is not its language.
-    pub fn of_nonsense(what: impl std::fmt::Display) -> Self {
-        Self::new(
-            ErrorKind::CorruptRecord,
-            format!("the server answered what no Redis answers: {what}"),
-        )
-        .with_remedy(Remedy::Reconnect)
-    }
-
-    /// The server refused.
-    pub(crate) fn of_server(code: &str, details: Option<&str>) -> Self {
-        use ErrorKind as Kind;
-        let details = details.unwrap_or_default();
-        let unreachable = |message: &str| Self::new(Kind::Unreachable, message);
-        match code {
-            "LOADING" => unreachable("the server is starting and loads its data"),
-            "BUSY" => unreachable("the server is busy with a script of somebody else's"),
-            "CLUSTERDOWN" => unreachable("the cluster is not stable at the moment"),
-            "TRYAGAIN" => of_moving_slot().with_remedy(Remedy::TryAgain),
-            "ASK" => {
-                let place = details.split_whitespace().nth(1).unwrap_or_default();
-                of_moving_slot().with_remedy(Remedy::Ask(place.to_owned()))
-            }
-            "NOREPLICAS" => {
-                unreachable("the server has fewer replicas than its min-replicas-to-write")
-            }
-            "OOM" => unreachable(
-                "the server is out of memory; raise its maxmemory, or give the locks a server of \
-                 their own",
-            )
-            .for_good(),
-            "MISCONF" => unreachable(
-                "the server does not accept writes because it cannot save its data; look at its \
-                 disk and its log",
-            )
-            .for_good(),
-            "READONLY" | "MASTERDOWN" => Self::new(
-                Kind::WrongNode,
-                "the server is a replica and does not take locks; connect to its master",
-            )
-            .with_remedy(Remedy::Reconnect),
-            "NOAUTH" => Self::new(
-                Kind::Permission,
-                "the server asks for a password; write it into the URL as user:password@",
-            ),
-            "WRONGPASS" => {
-                Self::new(Kind::Permission, "the server does not accept this user and password")
-            }
-            "NOPERM" => Self::new(
-                Kind::Permission,
-                format!("the server's ACL does not allow it: {}", details.trim()),
-            ),
-            "WRONGTYPE" => Self::new(Kind::ForeignKey, foreign_key(details)),
-            "NOSCRIPT" => unreachable("the server keeps forgetting the scripts")
-                .with_remedy(Remedy::LoadScripts),
-            "LFSTALE" => unreachable("another connection has taken the place of this one")
-                .with_remedy(Remedy::Enroll),
-            "LFGUARD" => unreachable("the server may have lost data; connecting anew")
-                .with_remedy(Remedy::ReconnectAndRepeat),
-            "LFQUARANTINE" => Self::of_quarantine(details.trim().parse().unwrap_or(1000)),
-            "LFMAXTTL" => Self::new(
-                Kind::InvalidConfig,
-                format!(
-                    "all who use this server must agree on max_ttl, and others have {} ms",
-                    details.trim()
-                ),
-            ),
-            "LFCORRUPT" => of_rubbish(details.trim()),
-            "MOVED" => of_cluster().with_remedy(Remedy::Follow),
-            "CROSSSLOT" => of_cluster(),
-            "NOPROTO" => old_server("6.0"),
-            "ERR" => of_plain_error(details),
-            _ => Self::new(Kind::Internal, format!("the server answered {code} {details}")),
-        }
-    }
-
-    /// Nothing is granted because the server may have lost data.
-    pub(crate) fn of_quarantine(ms: u64) -> Self {
-        Self::new(
-            ErrorKind::Unreachable,
-            format!(
-                "the server may have lost data, so nothing is granted for another {:?} while \
-                 those who hold locks come back",
-                Duration::from_millis(ms)
-            ),
-        )
-        .with_remedy(Remedy::Wait(ms))
-    }
+/// Nothing is granted because the server may have lost data.
+pub(crate) fn of_quarantine(ms: u64) -> Failure {
+    Failure::new(
+        ErrorKind::Unreachable,
+        format!(
+            "the server may have lost data, so nothing is granted for another {:?} while \
+             those who hold locks come back",
+            Duration::from_millis(ms)
+        ),
+    )
+    .with(Remedy::Wait(ms))
 }
 
 fn foreign_key(details: &str) -> String {
@@ -282,7 +246,7 @@ fn raised_in_script(details: &str) -> Option<(&str, &str)> {
 
 fn of_plain_error(details: &str) -> Failure {
     if let Some((code, details)) = raised_in_script(details) {
-        return Failure::of_server(code, Some(details));
+        return of_server(code, Some(details));
     }
     let lower = details.to_ascii_lowercase();
     if lower.contains("db index") || lower.contains("select is not allowed") {
@@ -315,6 +279,7 @@ fn of_plain_error(details: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockfast_core::Retry;
 
     #[test]
     fn every_refusal_has_its_class() {
@@ -343,12 +308,14 @@ mod tests {
         ];
         for (line, kind, retry) in table {
             let (code, details) = line.split_once(' ').unwrap();
-            let failure = Failure::of_server(code, Some(details));
-            assert_eq!((failure.kind, failure.retry), (kind, retry), "{line}");
+            let failure = of_server(code, Some(details));
+            assert_eq!((failure.kind(), failure.retry()), (kind, retry), "{line}");
             assert_eq!(failure.to_error().backend(), Some("redis"));
             let place = "(call to f_0a1b): @user_script:9: @user_script: 9:";
             let wrapped = format!("Error running script {place} -{line}");
-            assert_eq!(Failure::of_server("ERR", Some(&wrapped)), failure, "before Redis 7.0");
+            let raised = of_server("ERR", Some(&wrapped));
+            assert_eq!(raised.handling, failure.handling, "before Redis 7.0");
+            assert_eq!(format!("{:?}", raised.error), format!("{:?}", failure.error));
         }
     }
 }

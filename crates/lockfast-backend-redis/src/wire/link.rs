@@ -22,7 +22,7 @@ use self::ear::Attention;
 use self::task::Watch;
 use super::connection::{Arrival, Connection, Incoming, Outgoing};
 use super::dial::Dialer;
-use super::{Failure, Pipeline, Reply};
+use super::{Failure, Pipeline, Reply, failure};
 use crate::config::Endpoint;
 
 /// How many batches may be unanswered: the server works at one while we work at the other.
@@ -139,7 +139,7 @@ impl<B> State<B> {
     /// A new connection was made.
     fn arrive(&mut self, place: &Endpoint) {
         let moved_to = self.moved_to.take().filter(|right| right != place);
-        self.broken = moved_to.map(|right| Failure::of_move(&right));
+        self.broken = moved_to.map(|right| failure::of_move(&right));
         self.place = Some(place.clone());
         self.is_timed = false;
     }
@@ -211,7 +211,7 @@ impl<T: Traffic> Pump<T> {
             None => state.moved_to = Some(endpoint.clone()),
             Some(place) if place == endpoint => {}
             Some(_) => {
-                state.broken.get_or_insert_with(|| Failure::of_move(endpoint));
+                state.broken.get_or_insert_with(|| failure::of_move(endpoint));
                 state.task.wake_by_ref();
             }
         }
@@ -388,7 +388,7 @@ impl<T: Traffic> Shared<T> {
                 Arrival::Reply(reply) => {
                     let mut state = lock(&self.state);
                     let Some(flight) = state.in_flight.front_mut() else {
-                        return Err(Failure::of_nonsense("a reply to nothing"));
+                        return Err(failure::of_nonsense("a reply to nothing"));
                     };
                     flight.replies.push(reply);
                     if flight.replies.len() == flight.expected {
@@ -412,8 +412,8 @@ pub async fn connect<T: Traffic>(dialer: &Dialer, traffic: &T) -> Result<Connect
     match tokio::time::timeout(limit, traffic.greet(&mut connection)).await {
         Ok(greeted) => match greeted {
             Ok(()) => Ok(connection),
-            Err(failure) => Err(failure.at(connection.incoming.endpoint())),
+            Err(failed) => Err(failure::at(connection.incoming.endpoint(), failed)),
         },
-        Err(_) => Err(Failure::of_silence(&dialer.config().endpoint, limit)),
+        Err(_) => Err(failure::of_silence(&dialer.config().endpoint, limit)),
     }
 }

@@ -190,7 +190,7 @@ impl Reply {
     /// The server's complaint, if this is one.
     pub fn failure(&self) -> Option<Failure> {
         match &self.0 {
-            Value::ServerError(error) => Some(Failure::of_server(error.code(), error.details())),
+            Value::ServerError(error) => Some(failure::of_server(error.code(), error.details())),
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ use lockfast_core::{ErrorKind, Moment, jitter};
 
 use super::connection::{Arrival, Connection};
 use super::dial::{Dialer, Login};
-use super::{Failure, Pipeline, Reply};
+use super::{Failure, Pipeline, Reply, failure};
 use crate::config::Endpoint;
 use crate::topology::Service;
 
@@ -43,7 +43,7 @@ pub(crate) async fn dial_master(dialer: &Dialer, service: &Service) -> Result<Co
     loop {
         match search(dialer, service).await {
             Err(failure)
-                if failure.kind == ErrorKind::WrongNode
+                if failure.kind() == ErrorKind::WrongNode
                     && !end.has_passed(Moment::now() + PAUSE) =>
             {
                 tokio::time::sleep(PAUSE).await;
@@ -99,7 +99,7 @@ async fn dial_sentinel(
     let login =
         Login { user: service.user.as_deref(), password: service.password.as_ref(), database: 0 };
     let limit = dialer.config().request_timeout.min(LIMIT);
-    dialer.dial_to(sentinel, login, limit).await.map_err(|failure| name(sentinel, failure))
+    dialer.dial_to(sentinel, login, limit).await.map_err(|failure| failure::at(sentinel, failure))
 }
 
 /// Asks a sentinel where the master is.
@@ -109,7 +109,7 @@ async fn ask(connection: &mut Connection, service: &Service) -> Result<Endpoint,
     let asked = tokio::time::timeout(LIMIT, connection.ask(pipeline)).await;
     let sentinel = connection.incoming.endpoint();
     let replies = asked
-        .unwrap_or_else(|_| Err(Failure::of_silence(sentinel, LIMIT)))
+        .unwrap_or_else(|_| Err(failure::of_silence(sentinel, LIMIT)))
         .map_err(|failure| Trouble::Silent(of_refusal(sentinel, failure)))?;
     let fields = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
     let Some(fields) = fields else { return Err(Trouble::Unknown) };
@@ -118,8 +118,8 @@ async fn ask(connection: &mut Connection, service: &Service) -> Result<Endpoint,
         _ => None,
     };
     master.and_then(|(host, port)| server(service, host, port)).ok_or_else(|| {
-        let nonsense = Failure::of_nonsense("an address of another form");
-        Trouble::Silent(name(sentinel, nonsense))
+        let nonsense = failure::of_nonsense("an address of another form");
+        Trouble::Silent(failure::at(sentinel, nonsense))
     })
 }
 
@@ -145,9 +145,9 @@ pub(crate) async fn survey(
             pipeline.all(&["SENTINEL", "MASTER", &service.name]);
             let asked = tokio::time::timeout(LIMIT, connection.ask(pipeline)).await;
             let replies = asked
-                .unwrap_or_else(|_| Err(Failure::of_silence(sentinel, LIMIT)))
+                .unwrap_or_else(|_| Err(failure::of_silence(sentinel, LIMIT)))
                 .map_err(|failure| of_refusal(sentinel, failure))?;
-            read_opinion(replies).ok_or_else(|| Failure::of_nonsense("a master of another form"))
+            read_opinion(replies).ok_or_else(|| failure::of_nonsense("a master of another form"))
         };
         opinions.push((sentinel.clone(), opinion.await));
     }
@@ -166,11 +166,11 @@ fn read_opinion(replies: Vec<Reply>) -> Option<Opinion> {
 
 /// A server that keeps data does not know what is asked of sentinels.
 fn of_refusal(sentinel: &Endpoint, failure: Failure) -> Failure {
-    if failure.message.to_ascii_lowercase().contains("unknown command") {
+    if failure.message().to_ascii_lowercase().contains("unknown command") {
         let message = format!("the server at {sentinel} is not a sentinel");
         return Failure::new(ErrorKind::InvalidConfig, message);
     }
-    name(sentinel, failure)
+    failure::at(sentinel, failure)
 }
 
 fn server(service: &Service, host: &str, port: &str) -> Option<Endpoint> {
@@ -184,10 +184,10 @@ async fn dial_checked(
     service: &Service,
     master: &Endpoint,
 ) -> Result<Connection, Trouble> {
-    let failed = |mut failure: Failure| {
+    let failed = |failed: Failure| {
         let service = quote(&service.name);
-        failure.message = format!("the master of service {service}: {}", failure.message);
-        Trouble::Master(name(master, failure))
+        let message = format!("the master of service {service}: {}", failed.message());
+        Trouble::Master(failure::at(master, failed.with_message(message)))
     };
     let limit = dialer.config().request_timeout;
     let mut connection = dialer.dial_to(master, dialer.login(), limit).await.map_err(failed)?;
@@ -195,21 +195,12 @@ async fn dial_checked(
     pipeline.all(&["ROLE"]);
     let asked = tokio::time::timeout(limit, connection.ask(pipeline)).await;
     let replies =
-        asked.unwrap_or_else(|_| Err(Failure::of_silence(master, limit))).map_err(failed)?;
+        asked.unwrap_or_else(|_| Err(failure::of_silence(master, limit))).map_err(failed)?;
     let role = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
     match role.as_ref().and_then(|role| role.first()).and_then(Reply::as_text) {
         Some("master") => Ok(connection),
         _ => Err(Trouble::Replica(master.clone())),
     }
-}
-
-/// Sees to it that a failure says where it happened.
-fn name(endpoint: &Endpoint, mut failure: Failure) -> Failure {
-    let place = endpoint.to_string();
-    if !failure.message.contains(&place) {
-        failure.message = format!("{place}: {}", failure.message);
-    }
-    failure
 }
 
 /// The one thing that is worth telling, nearest to the goal first.
@@ -233,7 +224,7 @@ fn sum_up(service: &Service, troubles: Vec<Trouble>) -> Failure {
             ),
         );
     }
-    let mut causes = silent.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>();
+    let mut causes = silent.iter().map(|failure| failure.message()).collect::<Vec<_>>();
     if is_unknown {
         let mut message = format!(
             "no sentinel knows a service {service}; it is the name in \"sentinel monitor NAME …\""
@@ -242,10 +233,10 @@ fn sum_up(service: &Service, troubles: Vec<Trouble>) -> Failure {
         return Failure::new(ErrorKind::InvalidConfig, message);
     }
     let kind = match silent.first() {
-        Some(first) if silent.iter().all(|failure| failure.kind == first.kind) => first.kind,
+        Some(first) if silent.iter().all(|failure| failure.kind() == first.kind()) => first.kind(),
         _ => ErrorKind::Unreachable,
     };
-    if silent.iter().any(|failure| failure.kind == ErrorKind::Permission) {
+    if silent.iter().any(|failure| failure.kind() == ErrorKind::Permission) {
         causes.push("what sentinels ask for goes into sentinel_user and sentinel_password");
     }
     Failure::new(kind, format!("no sentinel can be asked: {}", causes.join("; ")))
@@ -260,7 +251,7 @@ pub(crate) async fn follow(dialer: Arc<Dialer>, service: Service, moved: impl Fn
     loop {
         let start = Moment::now();
         let failure = listen(&dialer, &service, &service.sentinels[at % count], &moved).await;
-        tracing::debug!(failure = failure.message, "a sentinel cannot be listened to");
+        tracing::debug!(failure = failure.message(), "a sentinel cannot be listened to");
         at += 1;
         if Moment::now().since(start) > POLL {
             pause = PAUSE;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockfast::{Diagnosis, Severity};
+use lockfast_faults::server::Server as _;
 
 use crate::kit::port::Port;
 use crate::kit::rights::row_of;

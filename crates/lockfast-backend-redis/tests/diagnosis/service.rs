@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast::{Moment, Severity};
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{connect, hold, ttl, wait_until};
 use crate::{Redis, Setup, check, check_only, diagnose, find, good};

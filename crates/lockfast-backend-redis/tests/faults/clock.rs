@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use lockfast::{LossCause, Moment, Released, RevokeOutcome, RevokeRequest};
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{Setup, connect, hold, hold_detached, loss, refusal, ttl, wait_for_renewal};
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockfast::{Attempt, ErrorKind, Guard, Locker, LossCause, Moment, Options, Released};
+use lockfast_faults::server::Server as _;
 
 use crate::kit::Signpost;
 use crate::kit::topology::{cut_off, promote, wait_for_sync};
@@ -307,6 +308,9 @@ async fn quarantine_after_promotion_of_a_stale_replica() {
 async fn quarantine_limits_the_ttl() {
     let redis = Redis::start();
     let locker = connect(&with_quarantine(&redis.url())).await;
-    let error = failure(&locker, NAME, ttl(QUARANTINE * 2)).await;
+    let mutex = locker.mutex(NAME).unwrap();
+    let error = mutex.with(ttl(QUARANTINE * 2)).unwrap_err();
+    check_error(&error, ErrorKind::InvalidTtl, &["max_ttl"]);
+    let error = failure(&locker, NAME, ttl(QUARANTINE).lock_delay(QUARANTINE)).await;
     check_error(&error, ErrorKind::InvalidTtl, &["max_ttl"]);
 }

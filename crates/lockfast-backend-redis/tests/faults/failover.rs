@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockfast::{ErrorKind, Released};
+use lockfast_faults::server::Server as _;
 
 use crate::kit::topology::{wait_for_sync, watch_over};
 use crate::kit::{

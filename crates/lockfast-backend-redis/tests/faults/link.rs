@@ -6,6 +6,7 @@ use lockfast::{Attempt, ErrorKind, Guard, LossCause, Moment, Options, Released};
 use lockfast_conformance::way::{NAME, SLACK, Succession, TOLD_MAX, TTL, Way};
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::proxy::Link;
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{
     Redis, bounded, check_error, eventually, failure, hold, loss, queue_for, refusal, ttl,
@@ -92,6 +93,14 @@ async fn a_half_open_link_while_waiting() {
     let took = Net::start().await.way.wait_in_silence().await;
     // The poll of 5 to 6 s, then the time in which a request must be answered, twice.
     assert!(took < Duration::from_secs(13), "{took:?}");
+}
+
+/// P5 (B76): waiters that give up while the way is cut for longer than their leases last are out of
+/// the line when it is there again.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_give_up_during_a_cut() {
+    Net::start().await.way.give_up_during_a_cut().await;
 }
 
 /// P10: an operator ends the connections of a waiter, and the message that it has the lock is

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use lockfast::{ErrorKind, LeaseStatus, Moment, Options, Released, Retry};
+use lockfast_faults::server::Server as _;
 
 use crate::kit::topology::{cut_off, start_cluster, wait_for_sync};
 use crate::kit::{

@@ -32,7 +32,7 @@ impl Direct {
             runtime,
             client,
             label: Label::of_this_process(),
-            losses: LossReporter::new(|_, _| {}),
+            losses: LossReporter::new(|_| {}),
         };
         let address = Address::parse(url).unwrap();
         let backend = bounded(lockfast_backend_redis::connect(address, context)).await.unwrap();

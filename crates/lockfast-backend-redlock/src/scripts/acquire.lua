@@ -3,9 +3,10 @@
 -- KEYS  watch, client; then each lock. Its fence and who waits for it are found beside it.
 -- ARGV  link; then for each lock: what is to stand there, which is HOLDER.FENCE with the proposed fence; and its
 --       terms: a digit, the sum of 1 to wait, 2 to raise what the holder has already to the proposal, 4 when it
---       is among the callers; and after the digit the lease in ms
+--       is among the callers, or 8 to become a caller and take nothing; and after the digit the lease in ms
 -- Answers one entry per lock: 1 granted, or a table that begins with
---   0  another has it: its value, the time left in ms, how many wait, our place among them
+--   0  another has it: its value, the time left in ms, how many wait, our place among them; also to whoever
+--      takes nothing
 --   1  a later fence was seen: that fence
 --   2  the proposal is too far ahead of this node's clock: the clock in microseconds
 --   3  the holder has it already: its fence; its time begins again
@@ -124,6 +125,9 @@ local function take(at)
   local wish, terms = ARGV[2 * at - 4], ARGV[2 * at - 3]
   local holder, proposal, lease = sub(wish, 1, 22), tonumber(sub(wish, 24)), sub(terms, 2)
   local how = tonumber(sub(terms, 1, 1))
+  if how == 8 then
+    return refuse(at, false, holder, true)
+  end
   local waits, raises, is_caller = how % 2 == 1, how % 4 >= 2, how >= 4
   -- Something may have been taken in this very call.
   local now = call('MGET', KEYS[at], wanted[at])

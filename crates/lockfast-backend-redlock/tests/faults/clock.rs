@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockfast::{Moment, Released};
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{Nodes, connect, eventually, hold, hold_on_all, refusal, ttl};
 

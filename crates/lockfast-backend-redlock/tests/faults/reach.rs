@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lockfast::{ErrorKind, LeaseStatus, Moment, Released, RevokeOutcome, RevokeRequest, Vote};
 use lockfast_faults::lateness::Lateness;
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{
     Link, Nodes, TIME_MAX, Ways, bounded, calls, check_error, connect, eventually, failure, hold,

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockfast::{FenceGate, Locker, Moment, Options};
+use lockfast::fence::Gate;
+use lockfast::{FencingToken, Locker, Moment, Options};
 use lockfast_conformance::Seed;
 use lockfast_conformance::history::{History, assert_excluded};
+use lockfast_faults::server::Server as _;
 
 use crate::kit::{Nodes, bounded, connect};
 
@@ -16,13 +18,21 @@ const NAME: &str = "account";
 const SPAN: Duration = Duration::from_secs(12);
 
 /// What the lock guards.
-#[derive(Default)]
 struct Account {
-    gate: FenceGate,
-    balance: AtomicU64,
+    balance: Gate<u64>,
     acknowledged: AtomicU64,
     history: History,
     is_over: AtomicBool,
+}
+
+impl Account {
+    /// Whether the write was let through.
+    fn set(&self, token: &FencingToken, to: u64) -> bool {
+        let Ok(mut balance) = self.balance.check(token) else { return false };
+        *balance = to;
+        self.acknowledged.fetch_add(1, Ordering::SeqCst);
+        true
+    }
 }
 
 async fn write(locker: Locker, account: Arc<Account>) {
@@ -33,15 +43,10 @@ async fn write(locker: Locker, account: Arc<Account>) {
         let Ok(guard) = mutex.acquire().await else { continue };
         let start = Moment::now();
         let token = guard.token();
-        if account.gate.admit(&token).is_ok() {
-            let balance = account.balance.load(Ordering::SeqCst);
+        if let Ok(balance) = account.balance.open(&token).map(|balance| *balance) {
             tokio::time::sleep(Duration::from_millis(2)).await;
-            if guard.check().is_ok() && account.gate.admit(&token).is_ok() {
-                account.balance.store(balance + 1, Ordering::SeqCst);
-                account.acknowledged.fetch_add(1, Ordering::SeqCst);
-                if guard.check().is_ok() {
-                    account.history.record(start, guard.fence(), true);
-                }
+            if guard.check().is_ok() && account.set(&token, balance + 1) && guard.check().is_ok() {
+                account.history.record(start, guard.fence(), true);
             }
         }
         drop(guard.release().await);
@@ -52,7 +57,12 @@ async fn storm(count: usize, at_once: usize) {
     let seed = Seed::of_run();
     let mut dice = seed.dice();
     let mut nodes = Nodes::start_durable(count);
-    let account = Arc::new(Account::default());
+    let account = Arc::new(Account {
+        balance: Gate::new(NAME, 0).unwrap(),
+        acknowledged: AtomicU64::default(),
+        history: History::default(),
+        is_over: AtomicBool::default(),
+    });
     let mut writers = Vec::new();
     for _ in 0..3 {
         let locker = connect(&nodes.url()).await;
@@ -86,7 +96,8 @@ async fn storm(count: usize, at_once: usize) {
     }
     let written = account.acknowledged.load(Ordering::SeqCst);
     assert_excluded(&account.history.intervals());
-    assert_eq!(account.balance.load(Ordering::SeqCst), written, "updates were lost");
+    let account = Arc::into_inner(account).expect("all writers have ended");
+    assert_eq!(account.balance.into_inner(), written, "updates were lost");
     assert!(written > 100, "only {written} updates came through ({seed:?})");
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, HolderId, LockName, Moment, ReleaseRequest, Wait,
+    AcquireOutcome, AcquireRequest, Feature, HolderId, LockName, Moment, ReleaseRequest, Wait,
 };
 
 use crate::arena::{Arena, Client, finish, name, renewal};
@@ -194,7 +194,7 @@ async fn of_a_renewal_at_every_poll(arena: Arena) {
     let held = first.take(first.request(&name("a"))).await;
     let mut sweep = Sweep::new(QUIET);
     loop {
-        let batch = vec![renewal(&held.name, held.holder, Duration::from_secs(60))];
+        let batch = vec![renewal(&held.name, held.holder, first.long_ttl())];
         let left = sweep.advance(|| first.backend.renew(batch)).await;
         let view = second.view(&held.name).await;
         assert_eq!(view.holders.len(), 1, "{view:?}");
@@ -209,13 +209,14 @@ async fn of_a_renewal_at_every_poll(arena: Arena) {
 /// P5: dropping some of many requests that are under way does not disturb the others.
 async fn does_not_disturb_other_requests(arena: Arena) {
     let client = arena.client().await;
+    let has_detached = arena.profile.lack_of(Feature::Detached).is_none();
     let mut dice = arena.seed.dice();
     for round in 0..4 {
         let mut kept = Vec::new();
         let mut dropped = Vec::new();
         for at in 0..40 {
             let request = AcquireRequest {
-                detached: at % 5 == 0,
+                detached: has_detached && at % 5 == 0,
                 ..client.waiting_request(&name(&format!("lock {round} {at}")))
             };
             if at % 2 == 0 {
@@ -254,7 +255,7 @@ async fn works_outside_any_runtime(arena: Arena) {
         std::thread::spawn(move || {
             let request = second.waiting_request(&lock);
             let next = block_on(second.take(request));
-            block_on(second.renew(&next, Duration::from_secs(60)));
+            block_on(second.renew_long(&next));
             block_on(second.release(&next))
         })
     };

@@ -153,7 +153,7 @@ async fn lapse(client: &Client, ttl: Duration) -> Held {
 /// P2: a renewal lets the ttl begin again, from when it is sent.
 async fn starts_again_with_a_renewal(arena: Arena) {
     let [first, second] = arena.clients().await;
-    let ttl = arena.short_ttl().max(UNHURRIED_TTL);
+    let ttl = arena.ttl(UNHURRIED_TTL);
     let held = lapse(&first, ttl).await;
     let waiter = second.queue_for(second.waiting_request(&name("a"))).await;
     tokio::time::sleep(ttl / 4).await;
@@ -170,7 +170,7 @@ async fn starts_again_with_a_renewal(arena: Arena) {
 /// P2: a renewal with a shorter ttl lets the lease end sooner.
 async fn comes_sooner_with_a_shorter_ttl(arena: Arena) {
     let [first, second] = arena.clients().await;
-    let held = lapse(&first, Duration::from_secs(60)).await;
+    let held = lapse(&first, first.long_ttl()).await;
     let waiter = second.queue_for(second.waiting_request(&name("a"))).await;
     let sent = Moment::now();
     let outcome = first.renew(&held, arena.short_ttl()).await;
@@ -185,7 +185,7 @@ async fn comes_sooner_with_a_shorter_ttl(arena: Arena) {
 /// P7: a repeated acquisition lets the ttl begin again.
 async fn starts_again_with_a_repetition(arena: Arena) {
     let [first, second] = arena.clients().await;
-    let ttl = arena.short_ttl().max(UNHURRIED_TTL);
+    let ttl = arena.ttl(UNHURRIED_TTL);
     let request = AcquireRequest { ttl, ..first.request(&name("a")) };
     let held = first.take(request.clone()).await;
     tokio::time::sleep(ttl / 4).await;

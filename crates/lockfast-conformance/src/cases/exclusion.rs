@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, FenceGate, FencingToken, LockName, Mode, Moment};
+use lockfast::fence::Gate;
+use lockfast_core::{AcquireRequest, Feature, FencingToken, LockName, Mode, Moment};
 use tokio::task::JoinSet;
 
 use crate::arena::{Arena, Client, name};
@@ -18,7 +19,8 @@ pub(super) const GROUP: Group = Group {
         Case::new("one_holder_at_a_time", |arena| Box::pin(one_holder_at_a_time(arena))),
         Case::new("readers_and_writers_exclude_each_other", |arena| {
             Box::pin(readers_and_writers_exclude_each_other(arena))
-        }),
+        })
+        .using(&[Feature::Shared]),
         Case::new("a_paused_holder_cannot_write", |arena| {
             Box::pin(a_paused_holder_cannot_write(arena))
         }),
@@ -97,26 +99,23 @@ async fn read_or_write(client: &Client, lock: &LockName, history: &History, excl
 async fn a_paused_holder_cannot_write(arena: Arena) {
     let lock = name("account");
     let ttl = arena.short_ttl();
-    let (gate, balance) = (Arc::new(FenceGate::new()), Arc::new(AtomicU64::new(0)));
+    let balance = Arc::new(Gate::new(&lock, 0_u64).expect("the name of a lock"));
     let mut tasks = JoinSet::new();
     for (at, client) in arena.clients::<3>().await.into_iter().enumerate() {
-        let (lock, gate, balance) = (lock.clone(), Arc::clone(&gate), Arc::clone(&balance));
+        let (lock, balance) = (lock.clone(), Arc::clone(&balance));
         tasks.spawn(async move {
             let mut acknowledged = 0;
             for round in 0..2 {
                 let request = AcquireRequest { ttl, ..client.waiting_request(&lock) };
                 let held = client.take(request).await;
                 let token = FencingToken { lock: lock.clone(), fence: held.fence };
-                if gate.admit(&token).is_err() {
-                    continue;
-                }
-                let value = balance.load(Ordering::SeqCst);
+                let Ok(value) = balance.open(&token).map(|balance| *balance) else { continue };
                 if (at + round) % 2 == 0 {
                     // Longer than the lease: somebody else writes meanwhile, or nobody wanted to.
                     tokio::time::sleep(ttl * 2).await;
                 }
-                if gate.admit(&token).is_ok() {
-                    balance.store(value + 1, Ordering::SeqCst);
+                if let Ok(mut balance) = balance.check(&token) {
+                    *balance = value + 1;
                     acknowledged += 1;
                 }
                 client.release(&held).await;
@@ -129,7 +128,8 @@ async fn a_paused_holder_cannot_write(arena: Arena) {
         acknowledged += count.expect("no panic");
     }
     assert!(acknowledged > 0, "nobody could write");
-    assert_eq!(balance.load(Ordering::SeqCst), acknowledged, "updates were lost");
+    let balance = Arc::into_inner(balance).expect("all writers have ended").into_inner();
+    assert_eq!(balance, acknowledged, "updates were lost");
 }
 
 /// P1: a lock that somebody holds is in nobody's way who wants another one.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, Fence, Mode, RevokeOutcome};
+use lockfast_core::{AcquireRequest, Feature, Fence, Mode, RevokeOutcome};
 
 use crate::arena::{Arena, finish, name};
 use crate::case::{Case, Group};
@@ -16,9 +16,11 @@ pub(super) const GROUP: Group = Group {
         Case::new("rises_across_revocation", |arena| Box::pin(rises_across_revocation(arena))),
         Case::new("rises_across_reconnection", |arena| Box::pin(rises_across_reconnection(arena))),
         Case::new("rises_in_hand_overs", |arena| Box::pin(rises_in_hand_overs(arena))),
-        Case::new("is_shared_by_nobody", |arena| Box::pin(is_shared_by_nobody(arena))),
-        Case::new("rises_above_the_floor", |arena| Box::pin(rises_above_the_floor(arena))),
-        Case::new("never_wraps", |arena| Box::pin(never_wraps(arena))),
+        Case::new("is_shared_by_nobody", |arena| Box::pin(is_shared_by_nobody(arena)))
+            .using(&[Feature::Shared]),
+        Case::new("rises_above_the_floor", |arena| Box::pin(rises_above_the_floor(arena)))
+            .using(&[Feature::Floor]),
+        Case::new("never_wraps", |arena| Box::pin(never_wraps(arena))).using(&[Feature::Floor]),
     ],
 };
 
@@ -88,7 +90,7 @@ async fn rises_in_hand_overs(arena: Arena) {
 /// P4: holders who share a lock have a fence each.
 async fn is_shared_by_nobody(arena: Arena) {
     let clients = arena.clients::<2>().await;
-    for mode in [Mode::Shared, Mode::permit(6).expect("a valid limit")] {
+    for mode in arena.modes(6).into_iter().filter(|mode| *mode != Mode::Exclusive) {
         let mut fences = Vec::new();
         for round in 0..6 {
             let client = &clients[round % 2];

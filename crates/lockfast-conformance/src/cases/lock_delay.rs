@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, Moment, RenewOutcome, RenewRequest};
+use lockfast_core::{AcquireRequest, Feature, Moment, RenewOutcome, RenewRequest};
 
 use crate::arena::{Arena, GRACE, finish, name};
 use crate::case::{Case, Group};
@@ -13,11 +13,14 @@ pub(super) const GROUP: Group = Group {
     cases: &[
         Case::new("keeps_the_lock_after_expiry", |arena| {
             Box::pin(keeps_the_lock_after_expiry(arena))
-        }),
-        Case::new("is_kept_by_renewals", |arena| Box::pin(is_kept_by_renewals(arena))),
+        })
+        .using(&[Feature::LockDelay]),
+        Case::new("is_kept_by_renewals", |arena| Box::pin(is_kept_by_renewals(arena)))
+            .using(&[Feature::LockDelay]),
         Case::new("does_not_matter_after_a_release", |arena| {
             Box::pin(does_not_matter_after_a_release(arena))
-        }),
+        })
+        .using(&[Feature::LockDelay]),
     ],
 };
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, ErrorKind, LockName, Mode, Wait};
+use lockfast_core::{AcquireRequest, ErrorKind, Feature, LockName, Mode, Wait};
 
 use crate::arena::{Arena, Client, finish, name};
 use crate::case::{Case, Group};
@@ -13,14 +13,18 @@ pub(super) const GROUP: Group = Group {
     name: "permits",
     source: include_str!("permits.rs"),
     cases: &[
-        Case::new("are_all_given_out", |arena| Box::pin(are_all_given_out(arena))),
+        Case::new("are_all_given_out", |arena| Box::pin(are_all_given_out(arena)))
+            .using(&[Feature::Permits]),
         Case::new("are_never_more_than_the_limit", |arena| {
             Box::pin(are_never_more_than_the_limit(arena))
-        }),
-        Case::new("have_one_limit", |arena| Box::pin(have_one_limit(arena))),
+        })
+        .using(&[Feature::Permits]),
+        Case::new("have_one_limit", |arena| Box::pin(have_one_limit(arena)))
+            .using(&[Feature::Permits]),
         Case::new("and_exclusive_holders_exclude_each_other", |arena| {
             Box::pin(and_exclusive_holders_exclude_each_other(arena))
-        }),
+        })
+        .using(&[Feature::Permits]),
     ],
 };
 

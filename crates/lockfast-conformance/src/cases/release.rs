@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, ReleaseOutcome};
+use lockfast_core::{AcquireRequest, Feature, ReleaseOutcome};
 
 use crate::arena::{Arena, GRACE, finish, name};
 use crate::case::{Case, Group};
@@ -27,7 +27,8 @@ pub(super) const GROUP: Group = Group {
         Case::new("works_from_any_connection", |arena| Box::pin(works_from_any_connection(arena))),
         Case::new("of_a_detached_lease_is_asked_for", |arena| {
             Box::pin(of_a_detached_lease_is_asked_for(arena))
-        }),
+        })
+        .using(&[Feature::Detached]),
     ],
 };
 
@@ -113,7 +114,7 @@ async fn removes_a_waiting_claim(arena: Arena) {
 async fn works_from_any_connection(arena: Arena) {
     let [first, second] = arena.clients().await;
     let held = first.take(first.request(&name("a"))).await;
-    let outcome = second.renew(&held, Duration::from_secs(60)).await;
+    let outcome = second.renew_long(&held).await;
     assert!(matches!(outcome, lockfast_core::RenewOutcome::Renewed), "{outcome:?}");
     assert_eq!(second.release(&held).await, ReleaseOutcome::Released);
     second.take(second.request(&held.name)).await;
@@ -125,8 +126,8 @@ async fn of_a_detached_lease_is_asked_for(arena: Arena) {
     let [first, second] = arena.clients().await;
     let detached =
         |lock: &str, ttl| AcquireRequest { ttl, detached: true, ..first.request(&name(lock)) };
-    let ttl = arena.short_ttl() + Duration::from_millis(600);
-    let kept = first.take(detached("kept", Duration::from_secs(60))).await;
+    let ttl = arena.ttl(arena.short_ttl() + Duration::from_millis(600));
+    let kept = first.take(detached("kept", first.long_ttl())).await;
     let lapsing = first.take(detached("lapsing", ttl)).await;
     drop(first);
     // Long enough for a store to notice that the connection is gone.

@@ -1,7 +1,5 @@
 //! Renewing prolongs what is there and never makes anything.
 
-use std::time::Duration;
-
 use lockfast_core::{AcquireRequest, Moment, RenewOutcome};
 
 use crate::arena::{Arena, Client, GRACE, Held, finish, name, renewal};
@@ -34,8 +32,6 @@ pub(super) const GROUP: Group = Group {
         }),
     ],
 };
-
-const TTL: Duration = Duration::from_secs(120);
 
 /// P8: renewing a lease that never was answers that it is lost, and the lock stays free.
 async fn of_nothing_creates_nothing(arena: Arena) {
@@ -71,7 +67,7 @@ async fn after_expiry_creates_nothing(arena: Arena) {
 }
 
 async fn assert_lost_and_free(client: &Client, held: &Held) {
-    let outcome = client.renew(held, TTL).await;
+    let outcome = client.renew_long(held).await;
     assert!(matches!(outcome, RenewOutcome::Lost(_)), "{outcome:?}");
     let view = client.view(&held.name).await;
     assert!(view.holders.is_empty() && view.waiting == 0, "{view:?}");
@@ -87,7 +83,7 @@ async fn of_a_waiting_claim_grants_nothing(arena: Arena) {
     let holder = request.holder;
     let waiter = second.queue_for(request).await;
     let claim = Held { holder, ..held.clone() };
-    let outcome = second.renew(&claim, TTL).await;
+    let outcome = second.renew_long(&claim).await;
     assert!(matches!(outcome, RenewOutcome::Lost(_)), "{outcome:?}");
     let view = first.view(&held.name).await;
     assert_eq!(view.holders.len(), 1, "{view:?}");
@@ -102,7 +98,7 @@ async fn by_another_holder_changes_nothing(arena: Arena) {
     let request = AcquireRequest { ttl: arena.short_ttl(), ..first.request(&name("a")) };
     let held = first.take(request).await;
     let other = Held { holder: second.holder(), ..held.clone() };
-    let outcome = second.renew(&other, TTL).await;
+    let outcome = second.renew_long(&other).await;
     assert!(matches!(outcome, RenewOutcome::Lost(_)), "{outcome:?}");
     let next = finish(second.wait_for(second.waiting_request(&name("a")))).await;
     let took = next.granted.since(held.granted);
@@ -120,7 +116,8 @@ async fn of_a_batch_is_answered_in_order(arena: Arena) {
     client.release(&helds[1]).await;
     let stranger = Held { holder: client.holder(), ..helds[3].clone() };
     let asked = [&helds[1], &helds[4], &helds[0], &stranger, &helds[2], &helds[3]];
-    let batch = asked.iter().map(|held| renewal(&held.name, held.holder, TTL)).collect();
+    let ttl = client.long_ttl();
+    let batch = asked.iter().map(|held| renewal(&held.name, held.holder, ttl)).collect();
     let answers = client.backend.renew(batch).await.expect("an answer");
     let kept: Vec<bool> =
         answers.iter().map(|answer| matches!(answer, RenewOutcome::Renewed)).collect();
@@ -138,7 +135,7 @@ async fn of_a_large_batch_keeps_all(arena: Arena) {
     let mut batch = Vec::new();
     for task in tasks {
         let held = finish(task).await;
-        batch.push(renewal(&held.name, held.holder, TTL));
+        batch.push(renewal(&held.name, held.holder, client.long_ttl()));
     }
     let answers = client.backend.renew(batch).await.expect("an answer");
     let kept = answers.iter().filter(|answer| matches!(answer, RenewOutcome::Renewed));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, ErrorKind, Mode, ReleaseOutcome, RenewOutcome,
+    AcquireOutcome, AcquireRequest, ErrorKind, Feature, Mode, ReleaseOutcome, RenewOutcome,
 };
 
 use crate::arena::{Arena, finish, name};
@@ -21,7 +21,8 @@ pub(super) const GROUP: Group = Group {
         Case::new("of_a_waiter_is_one_claim", |arena| Box::pin(of_a_waiter_is_one_claim(arena))),
         Case::new("in_another_mode_is_refused", |arena| {
             Box::pin(in_another_mode_is_refused(arena))
-        }),
+        })
+        .using(&[Feature::Shared]),
         Case::new("of_a_renewal_changes_nothing", |arena| {
             Box::pin(of_a_renewal_changes_nothing(arena))
         }),
@@ -34,7 +35,7 @@ pub(super) const GROUP: Group = Group {
 /// P7: a holder that asks twice is granted once, with one fence, and one release frees the lock.
 async fn gives_the_same_fence(arena: Arena) {
     let [first, second] = arena.clients().await;
-    for mode in [Mode::Exclusive, Mode::Shared, Mode::permit(2).expect("a valid limit")] {
+    for mode in arena.modes(2) {
         let lock = name(&format!("a {mode}"));
         let request = AcquireRequest { mode, ..first.waiting_request(&lock) };
         let held = first.take(request.clone()).await;
@@ -123,7 +124,7 @@ async fn in_another_mode_is_refused(arena: Arena) {
 async fn of_a_renewal_changes_nothing(arena: Arena) {
     let client = arena.client().await;
     let held = client.take(client.request(&name("a"))).await;
-    let ttl = Duration::from_secs(120);
+    let ttl = client.long_ttl();
     for _ in 0..2 {
         let batch = vec![crate::arena::renewal(&held.name, held.holder, ttl); 2];
         let answers = client.backend.renew(batch).await.expect("an answer");

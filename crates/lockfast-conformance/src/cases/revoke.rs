@@ -1,9 +1,8 @@
 //! An operator can take a lock away, and its holder is told.
 
-use std::time::Duration;
-
 use lockfast_core::{
-    AcquireRequest, Fence, LossCause, Mode, ReleaseOutcome, RenewOutcome, RevokeOutcome,
+    AcquireOutcome, AcquireRequest, ErrorKind, Feature, Fence, LossCause, Mode, ReleaseOutcome,
+    RenewOutcome, RevokeOutcome, Wait,
 };
 
 use crate::arena::{Arena, GRACE, finish, name};
@@ -14,6 +13,9 @@ pub(super) const GROUP: Group = Group {
     source: include_str!("revoke.rs"),
     cases: &[
         Case::new("is_told_to_the_holder", |arena| Box::pin(is_told_to_the_holder(arena))),
+        Case::new("is_told_to_a_holder_that_asks_again", |arena| {
+            Box::pin(is_told_to_a_holder_that_asks_again(arena))
+        }),
         Case::new("of_another_fence_does_nothing", |arena| {
             Box::pin(of_another_fence_does_nothing(arena))
         }),
@@ -21,7 +23,8 @@ pub(super) const GROUP: Group = Group {
             Box::pin(of_a_free_lock_is_not_held(arena))
         }),
         Case::new("lets_the_next_in", |arena| Box::pin(lets_the_next_in(arena))),
-        Case::new("takes_it_from_all_holders", |arena| Box::pin(takes_it_from_all_holders(arena))),
+        Case::new("takes_it_from_all_holders", |arena| Box::pin(takes_it_from_all_holders(arena)))
+            .using(&[Feature::Shared]),
     ],
 };
 
@@ -37,7 +40,7 @@ async fn is_told_to_the_holder(arena: Arena) {
     assert_eq!(views.len(), 1, "{views:?}");
     assert_eq!(views[0].fence, Some(held.fence));
     let pushed = first.loss_of(held.holder, GRACE).await;
-    let renewed = first.renew(&held, Duration::from_secs(60)).await;
+    let renewed = first.renew_long(&held).await;
     let RenewOutcome::Lost(found) = renewed else {
         panic!("renewed, although taken away");
     };
@@ -45,6 +48,27 @@ async fn is_told_to_the_holder(arena: Arena) {
     let expected = LossCause::Revoked { reason: "the case says so".into() };
     assert_eq!(told, expected);
     assert_eq!(first.release(&held).await, ReleaseOutcome::NotHeld);
+}
+
+/// P7 (B59): a holder whose lock was taken away and that repeats its request, as one does that has
+/// not heard the first answer, is told so with the reason, or is granted it anew with a higher fence.
+async fn is_told_to_a_holder_that_asks_again(arena: Arena) {
+    let [first, second] = arena.clients().await;
+    for wait in [Wait::No, Wait::Forever] {
+        let request = AcquireRequest { wait, ..first.request(&name(&format!("a {wait:?}"))) };
+        let held = first.take(request.clone()).await;
+        second.revoke(&held.name, None).await;
+        let error = match first.backend.acquire(request).await {
+            Err(error) => error,
+            Ok(AcquireOutcome::Granted(grant)) if grant.fence.get() > held.fence.get() => continue,
+            Ok(outcome) => panic!("{outcome:?} after fence {:?} was taken away", held.fence),
+        };
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+        let expected = LossCause::Revoked { reason: "the case says so".into() };
+        assert_eq!(error.loss(), Some(&expected), "{error}");
+        let view = second.view(&held.name).await;
+        assert!(view.holders.is_empty() && view.waiting == 0, "{view:?}");
+    }
 }
 
 /// P8: an operator who expects another fence than the holder's takes nothing away.
@@ -57,7 +81,7 @@ async fn of_another_fence_does_nothing(arena: Arena) {
         panic!("another fence was expected: {outcome:?}");
     };
     assert_eq!(views[0].fence, Some(held.fence), "{views:?}");
-    let renewed = first.renew(&held, Duration::from_secs(60)).await;
+    let renewed = first.renew_long(&held).await;
     assert!(matches!(renewed, RenewOutcome::Renewed), "{renewed:?}");
     let outcome = second.revoke(&held.name, Some(held.fence)).await;
     assert!(matches!(outcome, RevokeOutcome::Revoked(_)), "{outcome:?}");
@@ -102,7 +126,7 @@ async fn takes_it_from_all_holders(arena: Arena) {
     };
     assert_eq!(views.len(), 2, "{views:?}");
     for (client, held) in [(&first, &one), (&second, &two)] {
-        let renewed = client.renew(held, Duration::from_secs(60)).await;
+        let renewed = client.renew_long(held).await;
         assert!(matches!(renewed, RenewOutcome::Lost(_)), "{renewed:?}");
     }
     first.take(first.request(&one.name)).await;

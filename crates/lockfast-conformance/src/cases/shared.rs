@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, LockName, Mode};
+use lockfast_core::{AcquireRequest, Feature, LockName, Mode};
 
 use crate::arena::{Arena, Client, finish, name};
 use crate::case::{Case, Group};
@@ -13,14 +13,18 @@ pub(super) const GROUP: Group = Group {
     name: "shared",
     source: include_str!("shared.rs"),
     cases: &[
-        Case::new("holders_are_together", |arena| Box::pin(holders_are_together(arena))),
+        Case::new("holders_are_together", |arena| Box::pin(holders_are_together(arena)))
+            .using(&[Feature::Shared]),
         Case::new("holders_wait_for_a_writer_that_waits", |arena| {
             Box::pin(holders_wait_for_a_writer_that_waits(arena))
-        }),
-        Case::new("waiters_enter_together", |arena| Box::pin(waiters_enter_together(arena))),
+        })
+        .using(&[Feature::Shared]),
+        Case::new("waiters_enter_together", |arena| Box::pin(waiters_enter_together(arena)))
+            .using(&[Feature::Shared]),
         Case::new("holders_do_not_starve_a_writer", |arena| {
             Box::pin(holders_do_not_starve_a_writer(arena))
-        }),
+        })
+        .using(&[Feature::Shared]),
     ],
 };
 

@@ -59,7 +59,7 @@ async fn until_the_past_is_one_try(arena: Arena) {
 /// longer, and how many wait.
 async fn not_at_all_answers_at_once(arena: Arena) {
     let [first, second] = arena.clients().await;
-    let ttl = Duration::from_secs(60);
+    let ttl = arena.ttl(Duration::from_secs(60));
     let request = AcquireRequest { ttl, ..first.request(&name("a")) };
     let held = first.take(request).await;
     let waiter = second.queue_for(second.waiting_request(&name("a"))).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{Attempt, ErrorKind, Lock, Moment, Released};
+use lockfast::{Attempt, ErrorKind, Feature, Lock, Moment, Released};
 
 use super::{long_lease, mutex, short_lease};
 use crate::arena::{Arena, Client, PATIENCE, finish, name};
@@ -40,6 +40,9 @@ pub(super) const GROUP: Group = Group {
         Case::new("dropped_while_waiting_is_undone", |arena| {
             Box::pin(dropped_while_waiting_is_undone(arena))
         }),
+        Case::new("dropped_while_waiting_in_a_long_outage_is_undone", |arena| {
+            Box::pin(dropped_while_waiting_in_a_long_outage_is_undone(arena))
+        }),
         Case::new("dropped_during_the_hand_over_is_undone", |arena| {
             Box::pin(dropped_during_the_hand_over_is_undone(arena))
         }),
@@ -53,7 +56,7 @@ async fn gives_one_guard_at_a_time(arena: Arena) {
     for _ in 0..3 {
         let locker = arena.locker(&FaultSwitch::default()).await;
         for _ in 0..3 {
-            let lock = mutex(&locker, &long_lease());
+            let lock = mutex(&locker, &long_lease(&arena));
             let history = Arc::clone(&history);
             tasks.push(tokio::spawn(async move {
                 for _ in 0..8 {
@@ -77,15 +80,16 @@ async fn gives_one_guard_at_a_time(arena: Arena) {
 /// P11: a lock that is taken is refused with who has it, at once or when the wait is over.
 async fn that_is_refused_says_who(arena: Arena) {
     let locker = arena.locker(&FaultSwitch::default()).await;
-    let guard = mutex(&locker, &long_lease()).acquire().await.expect("a grant");
-    let attempt = mutex(&locker, &long_lease()).try_acquire().await.expect("an answer");
+    let guard = mutex(&locker, &long_lease(&arena)).acquire().await.expect("a grant");
+    let attempt = mutex(&locker, &long_lease(&arena)).try_acquire().await.expect("an answer");
     let Attempt::Taken(refusal) = attempt else {
         panic!("granted twice");
     };
     assert_eq!(refusal.lock.holders[0].fence, Some(guard.fence()));
     let wait = Duration::from_millis(200);
     let start = Moment::now();
-    let error = mutex(&locker, &long_lease().wait(wait)).acquire().await.expect_err("it is taken");
+    let error =
+        mutex(&locker, &long_lease(&arena).wait(wait)).acquire().await.expect_err("it is taken");
     assert_eq!(error.kind(), ErrorKind::Taken, "{error}");
     assert!(Moment::now().since(start) >= wait, "given up early");
     let refusal = error.refusal().expect("who has it");
@@ -100,13 +104,15 @@ async fn that_comes_late_is_refused_and_undone(arena: Arena) {
     let locker = arena.locker(&switch).await;
     switch.set(Operation::Acquire, Fault::DelayReply(ttl + Duration::from_millis(100)));
     // The store would keep it for much longer, so who gets in then does so by the release.
-    let lock_delay = ttl * 9;
-    let error = mutex(&locker, &options.lock_delay(lock_delay)).acquire().await;
+    let delay_max = ttl * 9;
+    let has_delay = arena.profile.lack_of(Feature::LockDelay).is_none();
+    let options = if has_delay { options.lock_delay(delay_max) } else { options };
+    let error = mutex(&locker, &options).acquire().await;
     let failed = Moment::now();
     let error = error.expect_err("the answer came after the deadline");
     assert_eq!(error.kind(), ErrorKind::TooLate, "{error}");
     let took = take_soon(&arena.client().await, failed).await;
-    assert!(took < lock_delay / 2, "free only {took:?} later");
+    assert!(took < delay_max / 2, "free only {took:?} later");
 }
 
 /// How long it takes until somebody else can have the lock.
@@ -178,7 +184,7 @@ async fn with_a_lost_reply_is_repeated(arena: Arena) {
     let switch = FaultSwitch::default();
     let locker = arena.locker(&switch).await;
     switch.set(Operation::Acquire, Fault::SwallowReply);
-    let lock = mutex(&locker, &long_lease());
+    let lock = mutex(&locker, &long_lease(&arena));
     let task = tokio::spawn(async move { lock.acquire().await });
     wait_for_count(&switch, Operation::Acquire, 1).await;
     switch.set(Operation::Acquire, Fault::Pass);
@@ -207,7 +213,7 @@ async fn that_fails_is_undone(arena: Arena) {
     let locker = arena.locker(&switch).await;
     switch.set(Operation::Acquire, Fault::SwallowReply);
     switch.set(Operation::Release, Fault::Fail);
-    let error = mutex(&locker, &long_lease().no_wait().retries(1)).acquire().await;
+    let error = mutex(&locker, &long_lease(&arena).no_wait().retries(1)).acquire().await;
     let error = error.expect_err("no answer came through");
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     let client = arena.client().await;
@@ -223,7 +229,7 @@ async fn that_is_refused_after_a_lost_reply_is_undone(arena: Arena) {
     let switch = FaultSwitch::default();
     let locker = arena.locker(&switch).await;
     switch.set(Operation::Acquire, Fault::SwallowReply);
-    let lock = mutex(&locker, &long_lease());
+    let lock = mutex(&locker, &long_lease(&arena));
     let task = tokio::spawn(async move { lock.acquire().await });
     wait_for_count(&switch, Operation::Acquire, 1).await;
     switch.set(Operation::Acquire, Fault::Refuse);
@@ -237,7 +243,7 @@ async fn that_is_refused_after_a_lost_reply_is_undone(arena: Arena) {
 async fn dropped_at_any_poll_is_undone(arena: Arena) {
     let locker = arena.locker(&FaultSwitch::default()).await;
     let client = arena.client().await;
-    let lock = mutex(&locker, &long_lease());
+    let lock = mutex(&locker, &long_lease(&arena));
     let mut sweep = Sweep::new(Duration::from_millis(200));
     loop {
         let Some(left) = sweep.advance(|| Box::pin(lock.acquire())).await else {
@@ -258,7 +264,7 @@ async fn dropped_while_waiting_is_undone(arena: Arena) {
     let locker = arena.locker(&FaultSwitch::default()).await;
     let client = arena.client().await;
     let held = client.take(client.request(&name("a"))).await;
-    let lock = mutex(&locker, &long_lease());
+    let lock = mutex(&locker, &long_lease(&arena));
     let mut sweep = Sweep::new(Duration::from_millis(200));
     while let Some(left) = sweep.advance(|| Box::pin(lock.acquire())).await {
         assert!(matches!(left, Left::Pending { .. }), "answered while taken");
@@ -268,11 +274,34 @@ async fn dropped_while_waiting_is_undone(arena: Arena) {
     take_soon(&client, Moment::now()).await;
 }
 
+/// P5 (B76): a waiter that is dropped while the store cannot be reached leaves the queue when it can
+/// be again, also when that is long after a lease would have ended: a place in a line has no end of
+/// its own.
+async fn dropped_while_waiting_in_a_long_outage_is_undone(arena: Arena) {
+    let (ttl, options) = short_lease(&arena);
+    let switch = FaultSwitch::default();
+    let locker = arena.locker(&switch).await;
+    let lock = mutex(&locker, &options.wait_forever());
+    let client = arena.client().await;
+    let held = client.take(client.request(&name("a"))).await;
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    client.until(&held.name, "somebody waits", |view| view.waiting == 1).await;
+    switch.set(Operation::Release, Fault::Fail);
+    waiter.abort();
+    assert!(waiter.await.is_err(), "granted while taken");
+    // The outage is longer than the lease.
+    tokio::time::sleep(ttl * 2).await;
+    wait_for_count(&switch, Operation::Release, 2).await;
+    switch.set(Operation::Release, Fault::Pass);
+    client.until(&held.name, "nobody waits", |view| view.waiting == 0).await;
+    drop(locker);
+}
+
 /// P5: a waiter that is dropped at any moment of a hand-over leaves the lock free.
 async fn dropped_during_the_hand_over_is_undone(arena: Arena) {
     let locker = arena.locker(&FaultSwitch::default()).await;
     let client = arena.client().await;
-    let lock: Lock = mutex(&locker, &long_lease());
+    let lock: Lock = mutex(&locker, &long_lease(&arena));
     let mut dice = arena.seed.dice();
     for _ in 0..20 {
         let held = client.take(client.waiting_request(&name("a"))).await;

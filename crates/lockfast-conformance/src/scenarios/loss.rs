@@ -193,7 +193,8 @@ async fn wait_for_jeopardy(lease: &Lease) -> Moment {
 /// P3: a lease in jeopardy is held again, with a later deadline, when a renewal succeeds in time.
 async fn is_averted_when_the_store_is_back(arena: Arena) {
     let (ttl, options) = short_lease(&arena);
-    let (ttl, options) = (ttl * 3, options.ttl(ttl * 3));
+    let ttl = arena.ttl(ttl * 3);
+    let options = options.ttl(ttl);
     let switch = FaultSwitch::default();
     let guard = mutex(&arena.locker(&switch).await, &options).acquire().await.expect("a grant");
     let fence = guard.fence();
@@ -230,7 +231,7 @@ async fn stops_the_body_of_run(arena: Arena) {
     let outcome = tokio::time::timeout(PATIENCE, running).await.expect("it ends");
     assert_eq!(outcome.expect_err("the lease was lost").kind(), ErrorKind::Lost);
     assert!(stopped.load(Ordering::SeqCst), "the body lives");
-    let lock = mutex(&arena.locker(&FaultSwitch::default()).await, &long_lease());
+    let lock = mutex(&arena.locker(&FaultSwitch::default()).await, &long_lease(&arena));
     let value = lock.run(|lease| async move { lease.fence() }).await.expect("a value");
     assert!(value.get() > 0);
     let client = arena.client().await;
@@ -261,7 +262,7 @@ async fn by_revocation_is_told_with_the_reason(arena: Arena) {
 async fn before_its_guard_is_there_is_not_forgotten(arena: Arena) {
     let [first, operator] = arena.clients().await;
     let locker = arena.locker(&FaultSwitch::default()).await;
-    let lock = mutex(&locker, &long_lease());
+    let lock = mutex(&locker, &long_lease(&arena));
     let held = first.take(first.request(&name("a"))).await;
     let mut waiter = Stepper::new(Box::pin(lock.acquire()));
     while first.view(&held.name).await.waiting == 0 {

@@ -17,14 +17,16 @@ use crate::case::Group;
 pub(crate) const GROUPS: &[&Group] =
     &[&acquisition::GROUP, &lease::GROUP, &loss::GROUP, &primitives::GROUP, &process::GROUP];
 
+const LONG_TTL: Duration = Duration::from_secs(60);
+
 /// A lease that cannot expire within a case, so that whatever frees it is no expiry.
-fn long_lease() -> Options {
-    Options::default().ttl(Duration::from_secs(60)).retries(10)
+fn long_lease(arena: &Arena) -> Options {
+    Options::default().ttl(arena.ttl(LONG_TTL)).retries(10)
 }
 
 /// A lease that is meant to expire, and the time that requests have on a busy machine.
 fn short_lease(arena: &Arena) -> (Duration, Options) {
-    let ttl = arena.profile.ttl_min.max(Duration::from_millis(1000));
+    let ttl = arena.ttl(Duration::from_secs(1));
     let options = Options::default().ttl(ttl).request_timeout(ttl * 3 / 10).retries(10);
     (ttl, options)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{Attempt, ErrorKind, Mode, MultiLock, Options, Released};
+use lockfast::{Attempt, ErrorKind, Feature, Mode, MultiLock, Options, Released};
 
 use super::long_lease;
 use crate::arena::{Arena, finish};
@@ -16,8 +16,10 @@ pub(super) const GROUP: Group = Group {
         Case::new("a_mutex_is_exclusive", |arena| Box::pin(a_mutex_is_exclusive(arena))),
         Case::new("a_rwlock_has_readers_or_a_writer", |arena| {
             Box::pin(a_rwlock_has_readers_or_a_writer(arena))
-        }),
-        Case::new("a_semaphore_has_permits", |arena| Box::pin(a_semaphore_has_permits(arena))),
+        })
+        .using(&[Feature::Shared]),
+        Case::new("a_semaphore_has_permits", |arena| Box::pin(a_semaphore_has_permits(arena)))
+            .using(&[Feature::Permits]),
         Case::new("a_multi_lock_is_all_or_nothing", |arena| {
             Box::pin(a_multi_lock_is_all_or_nothing(arena))
         }),
@@ -107,9 +109,10 @@ async fn a_multi_lock_is_all_or_nothing(arena: Arena) {
 async fn a_multi_lock_is_not_given_out_in_part(arena: Arena) {
     let locker = arena.locker(&FaultSwitch::default()).await;
     let client = arena.client().await;
+    let ttl = arena.ttl(Duration::from_secs(2));
     let lock = |name: &str| {
         let lock = locker.lock(name, Mode::Exclusive).expect("a name");
-        lock.with(Options::default().ttl(Duration::from_secs(2))).expect("valid options")
+        lock.with(Options::default().ttl(ttl)).expect("valid options")
     };
     let (a, b) = (crate::arena::name("a"), crate::arena::name("b"));
     let held = client.take(client.request(&b)).await;
@@ -118,7 +121,7 @@ async fn a_multi_lock_is_not_given_out_in_part(arena: Arena) {
     client.until(&b, "it waits for the second", |view| view.waiting == 1).await;
     client.revoke(&a, None).await;
     // By then its next renewal has told the holder, if nothing else did.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(ttl * 3 / 4).await;
     client.release(&held).await;
     let error = finish(waiter).await.expect_err("the first was lost");
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
@@ -128,13 +131,14 @@ async fn a_multi_lock_is_not_given_out_in_part(arena: Arena) {
 /// P10: multi-locks that share locks, named in any order, never wait for each other in a circle.
 async fn multi_locks_do_not_deadlock(arena: Arena) {
     let mut tasks = Vec::new();
+    let options = long_lease(&arena);
     for orders in [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]] {
-        let locker = arena.locker(&FaultSwitch::default()).await;
+        let (locker, options) = (arena.locker(&FaultSwitch::default()).await, options.clone());
         tasks.push(tokio::spawn(async move {
             for _ in 0..6 {
                 let locks = orders.map(|name| {
                     let lock = locker.lock(name, Mode::Exclusive).expect("a name");
-                    lock.with(long_lease()).expect("valid options")
+                    lock.with(options.clone()).expect("valid options")
                 });
                 let all = MultiLock::new(locks).expect("three locks");
                 let guard = all.acquire().await.expect("a grant");

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lockfast::{Fence, HolderId, Moment, ReleaseOutcome};
+use lockfast::{Feature, Fence, HolderId, Moment, ReleaseOutcome};
 use lockfast_core::capability::Expiry;
 use tempfile::TempDir;
 
 use crate::actor::{LOCK, Role, Script, Work};
-use crate::arena::{Arena, Client, GRACE, PATIENCE, finish, name};
+use crate::arena::{Arena, Client, GRACE, PATIENCE, name};
 use crate::case::{Case, Group};
 use crate::history::assert_excluded;
 use lockfast_faults::child::Child;
@@ -31,7 +31,8 @@ pub(super) const GROUP: Group = Group {
         }),
         Case::of_processes("a_detached_lease_outlives_its_process", |arena| {
             Box::pin(a_detached_lease_outlives_its_process(arena))
-        }),
+        })
+        .using(&[Feature::Detached]),
         Case::of_processes("waiters_of_other_processes_are_woken", |arena| {
             Box::pin(waiters_of_other_processes_are_woken(arena))
         }),
@@ -52,7 +53,7 @@ fn script(arena: &Arena, directory: &TempDir, ttl: Duration) -> Script {
     Script {
         role: Role::Actor,
         url: arena.url.clone(),
-        ttl: ttl.max(arena.profile.ttl_min),
+        ttl: arena.ttl(ttl),
         directory: directory.path().to_owned(),
         seed: arena.seed,
         rounds: 0,
@@ -92,7 +93,7 @@ async fn a_killed_holder_frees_its_lock(arena: Arena) {
     let waiter = queue(&client).await;
     child.kill().expect("the child dies");
     let killed = Moment::now();
-    let next = finish(waiter).await;
+    let next = client.finish(&name(LOCK), waiter).await;
     let took = next.granted.since(killed);
     let bound = if notices_death { GRACE } else { script.ttl + GRACE };
     assert!(took <= bound, "free only {took:?} after its holder was killed");
@@ -112,7 +113,7 @@ async fn a_killed_waiter_delays_nobody(arena: Arena) {
     child.kill().expect("the child dies");
     let released = Moment::now();
     first.release(&held).await;
-    let next = finish(behind).await;
+    let next = second.finish(&held.name, behind).await;
     let took = next.granted.since(released);
     assert!(took <= DEAD_WAITER_DELAY_MAX, "delayed by {took:?}");
 }
@@ -147,7 +148,7 @@ async fn a_stopped_holder_loses_its_lease(arena: Arena) {
     let waiter = queue(&client).await;
     child.stop().expect("the child stops");
     let stopped = Moment::now();
-    let next = finish(waiter).await;
+    let next = client.finish(&name(LOCK), waiter).await;
     let took = next.granted.since(stopped);
     assert!(took <= script.ttl + GRACE, "free only after {took:?}");
     assert!(next.fence.get() > fence, "the fence did not rise");
@@ -210,7 +211,7 @@ async fn waiters_of_other_processes_are_woken(arena: Arena) {
         let waiter = queue(&client).await;
         let sent = Moment::now();
         child.send("release").expect("the child listens");
-        held = finish(waiter).await;
+        held = client.finish(&name(LOCK), waiter).await;
         times.push(held.granted.since(sent));
     }
     times.sort_unstable();
@@ -222,7 +223,7 @@ async fn waiters_of_other_processes_are_woken(arena: Arena) {
 async fn fences_rise_over_processes(arena: Arena) {
     let client = arena.client().await;
     let directory = directory();
-    let ttl = arena.short_ttl().max(Duration::from_secs(1));
+    let ttl = arena.ttl(Duration::from_secs(1));
     let mut fences = Vec::new();
     for round in 0..4 {
         let mut child = script(&arena, &directory, ttl).start();
@@ -232,7 +233,8 @@ async fn fences_rise_over_processes(arena: Arena) {
             child.wait_for("released", PATIENCE).expect("the child releases");
         }
         child.kill().expect("the child dies");
-        let held = finish(client.wait_for(client.waiting_request(&name(LOCK)))).await;
+        let waiter = client.wait_for(client.waiting_request(&name(LOCK)));
+        let held = client.finish(&name(LOCK), waiter).await;
         fences.push(held.fence.get());
         client.release(&held).await;
     }

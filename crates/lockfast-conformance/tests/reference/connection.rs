@@ -54,6 +54,7 @@ impl Backend for Connection {
     fn acquire(&self, request: AcquireRequest) -> BoxFuture<'_, Result<AcquireOutcome>> {
         Box::pin(async move {
             let store = &self.store;
+            store.profile.ttl.check(request.ttl)?;
             if store.has(Defect::NeedsRuntime) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -99,6 +100,9 @@ impl Backend for Connection {
 
     fn renew(&self, mut batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
         Box::pin(async move {
+            for request in &batch {
+                self.store.profile.ttl.check(request.ttl)?;
+            }
             if self.store.has(Defect::RenewSortsAnswers) {
                 batch.sort_by(|a, b| a.name.cmp(&b.name));
             }

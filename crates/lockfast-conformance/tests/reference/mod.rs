@@ -14,7 +14,7 @@ use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Result};
 
 use connection::Connection;
 use defect::Defect;
-use store::Store;
+use store::{Limits, Store};
 
 /// What a store in one process cannot show.
 const IGNORED: &[(&str, &str)] = &[
@@ -34,6 +34,7 @@ const ONE_PROCESS: &str = "it lives in one process";
 /// Lends the reference store to the suite, with a defect or without.
 pub(crate) struct Reference {
     defect: Option<Defect>,
+    limits: Limits,
     ignored: &'static [(&'static str, &'static str)],
     claims_to_be_shared: bool,
     stores: Mutex<HashMap<String, Arc<Store>>>,
@@ -44,11 +45,17 @@ impl Reference {
     pub(crate) fn with(defect: Option<Defect>) -> Self {
         Self {
             defect,
+            limits: Limits::NONE,
             ignored: IGNORED,
             claims_to_be_shared: false,
             stores: Mutex::default(),
             made: AtomicUsize::new(0),
         }
+    }
+
+    /// The same for a store that can do less.
+    pub(crate) fn limited(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// The same with another pinned list.
@@ -77,8 +84,8 @@ impl Harness for Reference {
         context: ConnectContext,
     ) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
         let mut stores = self.stores.lock().unwrap();
-        let store =
-            stores.entry(address.body().to_owned()).or_insert_with(|| Store::open(self.defect));
+        let opened = || Store::open(self.defect, self.limits);
+        let store = stores.entry(address.body().to_owned()).or_insert_with(opened);
         let store = Arc::clone(store);
         Box::pin(async move { Ok(Arc::new(Connection::new(store, context)) as Arc<dyn Backend>) })
     }

@@ -8,16 +8,28 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::time::wall_clock;
 use lockfast_core::watch::EventFeeds;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, ClientId, ConnectContext, Error, ErrorKind, EventStream, Fence,
-    Grant, Guarantee, HolderId, HolderView, Label, LockName, LockView, LossCause, LossReporter,
-    Mode, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest, Wait, WatchEvent, WatchKind,
+    AcquireOutcome, AcquireRequest, ClientId, ConnectContext, Error, ErrorKind, EventStream,
+    Feature, Fence, Grant, Guarantee, HolderId, HolderView, Label, LockName, LockView, LossCause,
+    LossReporter, Mode, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest,
+    RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits, Wait, WatchEvent,
+    WatchKind,
 };
 use tokio::sync::{oneshot, watch};
 
 use super::defect::Defect;
 
 const TICK: Duration = Duration::from_millis(2);
+
+/// What it cannot do.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) ttl: TtlLimits,
+    pub(crate) lacks: &'static [(Feature, &'static str)],
+}
+
+impl Limits {
+    pub(crate) const NONE: Self = Self { ttl: TtlLimits::LOCKFAST, lacks: &[] };
+}
 
 pub(crate) struct Store {
     state: Mutex<State>,
@@ -51,7 +63,7 @@ struct Granted {
 }
 
 impl Store {
-    pub(crate) fn open(defect: Option<Defect>) -> Arc<Self> {
+    pub(crate) fn open(defect: Option<Defect>, limits: Limits) -> Arc<Self> {
         let store = Arc::new(Self {
             state: Mutex::default(),
             defect,
@@ -64,7 +76,8 @@ impl Store {
                 expiry: Expiry::Ttl,
                 reach: Reach::Process,
                 fence: FenceSurvival::Process,
-                ttl_min: Duration::from_millis(100),
+                ttl: limits.ttl,
+                lacks: limits.lacks,
             },
         });
         let clock = Arc::downgrade(&store);

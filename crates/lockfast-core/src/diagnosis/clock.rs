@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::Finding;
+use crate::backend::BoxFuture;
 use crate::time::{DRIFT, Moment, wall_clock_us};
 
 /// From so much on people see times that are wrong, and a fence's floor may be refused.
@@ -14,17 +15,22 @@ const DRIFT_MAX: f64 = DRIFT / (1.0 - DRIFT);
 const ROUND_TRIPS_BETWEEN: u32 = 100;
 const PAUSE_MIN: Duration = Duration::from_millis(150);
 const PAUSE_MAX: Duration = Duration::from_millis(2500);
+/// The clock is read in so many rounds with a pause between them, so often in each, but beyond the
+/// first few not for longer than this, however slow the answers are.
+const ROUNDS: usize = 3;
+const READINGS: usize = 100;
+const READINGS_MIN: usize = 3;
+const ROUND_MAX: Duration = Duration::from_millis(300);
 
 /// Our clocks at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+struct Reading {
     moment: Moment,
     wall_us: u64,
 }
 
 impl Reading {
-    /// Our clocks now.
-    pub fn now() -> Self {
+    fn now() -> Self {
         Self { moment: Moment::now(), wall_us: wall_clock_us() }
     }
 }
@@ -33,9 +39,9 @@ impl Reading {
 #[derive(Clone, Copy, Debug)]
 pub struct ClockSample {
     /// Before it was asked.
-    pub before: Reading,
+    before: Reading,
     /// After it had answered.
-    pub after: Reading,
+    after: Reading,
     /// Microseconds since 1970.
     pub server_us: u64,
 }
@@ -73,9 +79,41 @@ impl ClockSample {
     }
 }
 
+/// Reads a server's clock as often as [`judge_clock`] needs it. `read` asks the server once, and
+/// answers microseconds since 1970.
+///
+/// # Errors
+/// The first of `read`.
+///
+/// # Cancel safety
+/// As safe as `read` is.
+pub async fn sample_clock<S, E>(
+    server: &mut S,
+    read: impl for<'a> Fn(&'a mut S) -> BoxFuture<'a, Result<u64, E>>,
+) -> Result<Vec<ClockSample>, E> {
+    let mut samples = Vec::new();
+    for round in 0..ROUNDS {
+        if round > 0 {
+            tokio::time::sleep(pause_between(&samples)).await;
+        }
+        let mut spent = Duration::ZERO;
+        for reading in 0..READINGS {
+            if reading >= READINGS_MIN && spent > ROUND_MAX {
+                break;
+            }
+            let before = Reading::now();
+            let server_us = read(server).await?;
+            let sample = ClockSample { before, after: Reading::now(), server_us };
+            spent += sample.round_trip();
+            samples.push(sample);
+        }
+    }
+    Ok(samples)
+}
+
 /// How long to wait before the clock is read again, after these samples of it: so long that the round
 /// trip does not hide a clock that runs wrong, unless that would take too long in any case.
-pub fn pause_between(samples: &[ClockSample]) -> Duration {
+fn pause_between(samples: &[ClockSample]) -> Duration {
     let quickest = samples.iter().map(ClockSample::round_trip).min().unwrap_or_default();
     match quickest * ROUND_TRIPS_BETWEEN {
         pause if pause <= PAUSE_MAX => pause.max(PAUSE_MIN),
@@ -189,6 +227,30 @@ mod tests {
         assert_eq!(pause(25), PAUSE_MAX);
         assert_eq!(pause(26), PAUSE_MIN);
         assert_eq!(pause_between(&[]), PAUSE_MIN);
+    }
+
+    #[tokio::test]
+    async fn a_clock_is_read_often_but_not_for_long() {
+        let count = async |takes| {
+            let mut server = takes;
+            let samples = sample_clock(&mut server, |takes| {
+                std::thread::sleep(*takes);
+                Box::pin(async { Ok::<u64, ()>(7) })
+            });
+            let samples = samples.await.unwrap();
+            assert!(samples.iter().all(|sample| sample.round_trip() >= takes));
+            samples.len()
+        };
+        let often = count(Duration::ZERO).await;
+        assert!((ROUNDS * READINGS_MIN + 1..=ROUNDS * READINGS).contains(&often), "{often}");
+        assert_eq!(count(ROUND_MAX / 2).await, ROUNDS * READINGS_MIN);
+        let mut left = 5;
+        let fails = sample_clock(&mut left, |left| {
+            *left -= 1;
+            let read = if *left == 0 { Err("gone") } else { Ok(7) };
+            Box::pin(async move { read })
+        });
+        assert_eq!(fails.await.unwrap_err(), "gone");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 use super::cell::LeaseCell;
 use super::deadline::deadline_of;
 use super::policy::Policy;
-use super::undo::{Claim, UndoOnDrop};
+use super::undo::{Claim, Entry, UndoOnDrop};
 use crate::store::Store;
 
 /// Which lock is wanted, and how.
@@ -57,7 +57,7 @@ impl Target {
             &grant,
             self.policy,
         ));
-        self.store.registry.hold(&cell);
+        self.store.registry.hold(&cell, grant.session);
         self.store.keeper.track(Arc::clone(&cell));
         Ok(Ok(cell))
     }
@@ -76,7 +76,7 @@ impl Target {
     async fn ask_until_answered(&self, wait: Wait, detached: bool) -> Result<Acquired> {
         let telemetry = &self.store.telemetry;
         let start = Moment::now();
-        let mut attempt = Attempt::new(self)?;
+        let mut attempt = Attempt::new(self, wait)?;
         let mut repeats = Repeats::new(wait, self.policy.retries);
         loop {
             let asked = Moment::now();
@@ -107,7 +107,7 @@ impl Target {
                 // What that holder was granted is over and must not be mistaken for the next, nor be
                 // in its way.
                 attempt.take_back().await;
-                attempt = Attempt::new(self)?;
+                attempt = Attempt::new(self, wait)?;
             }
             self.store.sleep(pause).await;
         }
@@ -249,17 +249,18 @@ struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    fn new(target: &'a Target) -> Result<Self> {
+    fn new(target: &'a Target, wait: Wait) -> Result<Self> {
         let holder = target.store.new_holder()?;
         target.store.registry.ask(holder);
-        let claim = Claim {
-            store: Arc::clone(&target.store),
+        let entry = Entry {
             name: target.name.clone(),
             holder,
             ttl: target.policy.ttl,
             lock_delay: target.policy.lock_delay,
             request_timeout: target.policy.request_timeout,
+            may_wait: wait != Wait::No,
         };
+        let claim = Claim { store: Arc::clone(&target.store), entry };
         Ok(Self { target, holder, undo: Some(UndoOnDrop::new(claim)), is_known: false })
     }
 

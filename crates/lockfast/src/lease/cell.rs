@@ -136,14 +136,15 @@ impl LeaseCell {
     /// What a release has to name.
     pub(crate) fn claim(&self) -> undo::Claim {
         let state = self.state();
-        undo::Claim {
-            store: Arc::clone(&self.store),
+        let entry = undo::Entry {
             name: self.name.clone(),
             holder: self.holder,
             ttl: state.policy.ttl,
             lock_delay: state.policy.lock_delay,
             request_timeout: state.policy.request_timeout,
-        }
+            may_wait: false,
+        };
+        undo::Claim { store: Arc::clone(&self.store), entry }
     }
 
     /// The holder is done with it.

@@ -290,7 +290,7 @@ impl Guard {
             return Ok(Released::AlreadyLost(cause));
         }
         cell.end(Moment::now());
-        let until = cell.state().deadline + claim.lock_delay;
+        let until = cell.state().deadline + claim.entry.lock_delay;
         Ok(match Release::new(claim).await {
             Ok(ReleaseOutcome::Released) => Released::Released,
             Ok(ReleaseOutcome::NotHeld) => Released::AlreadyLost(LossCause::Forgotten),

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! `state` decides, `driver` carries out, `cell` is what a guard and the driver share; `acquire`
-//! leads to a lease, `registry` finds the lease of a holder, `undo` takes back what must not stay, `keeper` is the thread and the runtime
-//! that it all rests on.
+//! leads to a lease, `registry` finds the lease of a holder and `sessions` those of a session, `undo`
+//! takes back what must not stay, `keeper` is the thread and the runtime that it all rests on.
 
 pub(crate) mod acquire;
 pub(crate) mod cell;
@@ -21,5 +21,6 @@ pub(crate) mod handle;
 pub(crate) mod keeper;
 pub(crate) mod policy;
 pub(crate) mod registry;
+mod sessions;
 pub(crate) mod state;
 pub(crate) mod undo;

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use lockfast_core::time::DRIFT;
-use lockfast_core::{Error, ErrorKind, Fence, Moment, Profile, Result, Wait};
+use lockfast_core::{Error, ErrorKind, Feature, Fence, Moment, Profile, Result, TtlLimits, Wait};
 
 use super::deadline::validity;
 
-/// The shortest and the longest lease that Lockfast keeps on any store.
-const TTL_MIN: Duration = Duration::from_millis(100);
-const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The lease time of whoever chooses none, on a store that can keep it.
+const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(5);
 const LOCK_DELAY_TTLS_MAX: u32 = 10;
@@ -34,7 +33,7 @@ enum WaitLimit {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    ttl: Duration,
+    ttl: Option<Duration>,
     wait: WaitLimit,
     lock_delay: Duration,
     drift: f64,
@@ -47,7 +46,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            ttl: Duration::from_secs(30),
+            ttl: None,
             wait: WaitLimit::Forever,
             lock_delay: Duration::ZERO,
             drift: DRIFT,
@@ -61,10 +60,12 @@ impl Default for Options {
 
 impl Options {
     /// The lease time: how long a holder that hangs or is cut off keeps others out. At least
-    /// 100 ms, at most 24 h.
+    /// 100 ms, at most 24 h, and what the store allows
+    /// ([`Profile::ttl`](lockfast_core::Profile::ttl)); 30 s unless set, or what the store allows
+    /// next to that.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.ttl = Some(ttl);
         self
     }
 
@@ -139,7 +140,8 @@ impl Options {
     /// Checks that these options go together, and with this store.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidTtl`], [`ErrorKind::InvalidWait`] or [`ErrorKind::InvalidConfig`].
+    /// [`ErrorKind::InvalidTtl`], [`ErrorKind::InvalidWait`] or [`ErrorKind::InvalidConfig`];
+    /// [`ErrorKind::Unsupported`] for a lock-delay or a floor that the store does not have.
     pub fn check(&self, profile: &Profile) -> Result<()> {
         Policy::new(self, profile).map(|_| ())
     }
@@ -160,9 +162,10 @@ pub(crate) struct Policy {
 
 impl Policy {
     pub(crate) fn new(options: &Options, profile: &Profile) -> Result<Self> {
-        let ttl = options.ttl;
+        let ttl = options.ttl.unwrap_or_else(|| profile.ttl.fit(TTL_DEFAULT));
         check_ttl(ttl, profile)?;
-        check_margins(options)?;
+        check_features(options, profile)?;
+        check_margins(options, ttl)?;
         if let WaitLimit::For(wait) = options.wait
             && wait > WAIT_MAX
         {
@@ -205,7 +208,7 @@ impl Policy {
     /// The same policy for a lease whose ttl was changed while it was held.
     pub(crate) fn with_ttl(self, ttl: Duration, profile: &Profile) -> Result<Self> {
         let options = Options {
-            ttl,
+            ttl: Some(ttl),
             wait: WaitLimit::Forever,
             lock_delay: self.lock_delay.min(ttl.saturating_mul(LOCK_DELAY_TTLS_MAX)),
             drift: self.drift,
@@ -227,19 +230,22 @@ impl Policy {
 }
 
 fn check_ttl(ttl: Duration, profile: &Profile) -> Result<()> {
-    let least = TTL_MIN.max(profile.ttl_min);
-    let flaw = if ttl < least {
-        format!("at least {least:?} on {}", profile.backend)
-    } else if ttl > TTL_MAX {
-        "above the longest, 24 h".into()
-    } else {
-        return Ok(());
-    };
-    Err(Error::new(ErrorKind::InvalidTtl, format!("a ttl of {ttl:?} is not possible: {flaw}")))
+    TtlLimits::LOCKFAST.check(ttl)?;
+    profile.ttl.check(ttl).map_err(|error| error.with_backend(profile.backend))
 }
 
-fn check_margins(options: &Options) -> Result<()> {
-    let Options { ttl, drift, lock_delay, .. } = *options;
+fn check_features(options: &Options, profile: &Profile) -> Result<()> {
+    if !options.lock_delay.is_zero() {
+        profile.require(Feature::LockDelay)?;
+    }
+    if options.floor.is_some() {
+        profile.require(Feature::Floor)?;
+    }
+    Ok(())
+}
+
+fn check_margins(options: &Options, ttl: Duration) -> Result<()> {
+    let Options { drift, lock_delay, .. } = *options;
     if !(0.0..1.0).contains(&drift) {
         return Err(invalid(format!("a drift of {drift} is not a ratio from 0 to below 1")));
     }
@@ -279,7 +285,23 @@ mod tests {
             expiry: Expiry::Ttl,
             reach: Reach::Process,
             fence: FenceSurvival::Process,
-            ttl_min: Duration::from_millis(100),
+            ttl: TtlLimits::LOCKFAST,
+            lacks: &[],
+        }
+    }
+
+    /// A store that counts in seconds, and can do nothing that a store may lack.
+    fn narrow_profile() -> Profile {
+        Profile {
+            backend: "narrow",
+            ttl: TtlLimits {
+                min: Duration::from_secs(2),
+                max: Duration::from_secs(20),
+                step: Duration::from_secs(1),
+                because: "its server says so",
+            },
+            lacks: &[(Feature::LockDelay, "no delay"), (Feature::Floor, "no floor")],
+            ..profile()
         }
     }
 
@@ -289,10 +311,10 @@ mod tests {
         let hours = |n: u64| Duration::from_secs(n * 3600);
         let ok = Options::default();
         let table: Vec<(Options, ErrorKind, &str)> = vec![
-            (ok.clone().ttl(ms(0)), ErrorKind::InvalidTtl, "at least 100ms"),
+            (ok.clone().ttl(ms(0)), ErrorKind::InvalidTtl, "100ms to 24h"),
             (ok.clone().ttl(Duration::from_nanos(1)), ErrorKind::InvalidTtl, "1ns"),
-            (ok.clone().ttl(hours(25)), ErrorKind::InvalidTtl, "24 h"),
-            (ok.clone().ttl(Duration::MAX), ErrorKind::InvalidTtl, "24 h"),
+            (ok.clone().ttl(hours(25)), ErrorKind::InvalidTtl, "24h"),
+            (ok.clone().ttl(Duration::MAX), ErrorKind::InvalidTtl, "24h"),
             (ok.clone().wait(Duration::MAX), ErrorKind::InvalidWait, "wait_forever"),
             (ok.clone().wait(hours(25)), ErrorKind::InvalidWait, "24 h"),
             (ok.clone().renew_interval(ms(30_000)), ErrorKind::InvalidConfig, "two renewals"),
@@ -328,5 +350,34 @@ mod tests {
         ] {
             options.check(&profile()).unwrap();
         }
+    }
+
+    #[test]
+    fn what_the_store_lacks_is_refused() {
+        let ms = Duration::from_millis;
+        let ok = Options::default();
+        let table: Vec<(Options, ErrorKind, &str)> = vec![
+            (ok.clone().ttl(ms(1999)), ErrorKind::InvalidTtl, "2s to 20s in steps of 1s"),
+            (ok.clone().ttl(ms(2500)), ErrorKind::InvalidTtl, "narrow: a ttl of 2.5s"),
+            (ok.clone().ttl(ms(20_001)), ErrorKind::InvalidTtl, "its server says so"),
+            (ok.clone().lock_delay(ms(1)), ErrorKind::Unsupported, "no delay"),
+            (ok.clone().floor(Fence::new(1).unwrap()), ErrorKind::Unsupported, "no floor"),
+        ];
+        for (options, kind, words) in table {
+            options.check(&profile()).unwrap();
+            let error = options.check(&narrow_profile()).unwrap_err();
+            assert_eq!(error.kind(), kind, "{options:?}: {error}");
+            assert!(error.to_string().contains(words), "{options:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_ttl_that_nobody_chose_fits_the_store() {
+        let ttl = |options: &Options, profile| Policy::new(options, &profile).unwrap().ttl;
+        let ok = Options::default();
+        assert_eq!(ttl(&ok, profile()), TTL_DEFAULT);
+        assert_eq!(ttl(&ok, narrow_profile()), Duration::from_secs(20));
+        let chosen = Duration::from_secs(7);
+        assert_eq!(ttl(&ok.ttl(chosen), narrow_profile()), chosen);
     }
 }

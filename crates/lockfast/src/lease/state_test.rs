@@ -3,7 +3,7 @@
 use super::*;
 use crate::lease::policy::Options;
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
-use lockfast_core::{Fence, Guarantee, Profile};
+use lockfast_core::{Fence, Guarantee, Profile, TtlLimits};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -16,7 +16,8 @@ fn policy(ttl: Duration) -> Policy {
         expiry: Expiry::Ttl,
         reach: Reach::Process,
         fence: FenceSurvival::Process,
-        ttl_min: MS(100),
+        ttl: TtlLimits::LOCKFAST,
+        lacks: &[],
     };
     Policy::new(&Options::default().ttl(ttl).drift(0.0), &profile).unwrap()
 }

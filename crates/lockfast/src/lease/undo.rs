@@ -1,10 +1,12 @@
 //! Taking back what may have been granted: for cancelled and failed acquisitions, for dropped
 //! guards, for answers that came too late. It runs on the keeper's runtime and does not end
-//! before the store answered or the lease has run out by itself.
+//! before the store answered or the lease has run out by itself. A place in a line does not run out:
+//! when its turn came it would be offered the lock and keep those behind it waiting, so it is given
+//! up for as long as anybody uses the store.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,25 +17,38 @@ use tokio::sync::Notify;
 
 use crate::store::Store;
 
+/// How often an overdue place in a line is tried to be given up.
+const OVERDUE_EVERY: Duration = Duration::from_secs(1);
+/// How many of them are remembered: in an outage without end nobody must need more and more memory.
+const OVERDUE_MAX: usize = 4096;
+
 /// Something that a holder has or may have in a store.
 #[derive(Clone)]
 pub(crate) struct Claim {
     pub(crate) store: Arc<Store>,
+    pub(crate) entry: Entry,
+}
+
+/// What it has there.
+#[derive(Clone)]
+pub(crate) struct Entry {
     pub(crate) name: LockName,
     pub(crate) holder: HolderId,
     /// The store keeps it for so long, and the lock-delay, when nobody releases it.
     pub(crate) ttl: Duration,
     pub(crate) lock_delay: Duration,
     pub(crate) request_timeout: Duration,
+    /// Whether it may stand in a line.
+    pub(crate) may_wait: bool,
 }
 
 impl Claim {
     /// Asks the store once.
     async fn release(self) -> Result<ReleaseOutcome> {
-        let request = ReleaseRequest { name: self.name.clone(), holder: self.holder };
-        let outcome =
-            self.store.within(self.request_timeout, self.store.backend.release(request)).await;
-        self.store.telemetry.released(&self.name, &outcome);
+        let Self { store, entry } = self;
+        let request = ReleaseRequest { name: entry.name.clone(), holder: entry.holder };
+        let outcome = store.within(entry.request_timeout, store.backend.release(request)).await;
+        store.telemetry.released(&entry.name, &outcome);
         outcome
     }
 }
@@ -53,9 +68,15 @@ fn finish(claim: Claim, mut call: ReleaseCall) {
     let runtime = claim.store.keeper.runtime().clone();
     let counted = Counted::new(&claim.store);
     runtime.spawn(async move {
-        let until = Moment::now() + claim.ttl + claim.lock_delay;
+        let until = Moment::now() + claim.entry.ttl + claim.entry.lock_delay;
         let mut pause = Duration::from_millis(20);
-        while call.await.is_err() && !until.has_passed(Moment::now()) {
+        while call.await.is_err() {
+            if until.has_passed(Moment::now()) {
+                if claim.entry.may_wait {
+                    Undoing::owe(&claim.store, claim.entry);
+                }
+                break;
+            }
             tokio::time::sleep(pause.mul_f64(0.5 + jitter())).await;
             pause = (pause * 2).min(Duration::from_secs(1));
             call = Box::pin(claim.clone().release());
@@ -106,10 +127,12 @@ impl Drop for Release {
     }
 }
 
-/// How many claims of a store are being undone, for whoever wants to wait for the end of it.
+/// How many claims of a store are being undone, for whoever wants to wait for the end of it, and
+/// what nobody waits for any more.
 #[derive(Default)]
 pub(crate) struct Undoing {
     count: Mutex<usize>,
+    overdue: Mutex<Overdue>,
     done: Notify,
     done_for_threads: Condvar,
 }
@@ -136,6 +159,52 @@ impl Undoing {
 
     fn count(&self) -> MutexGuard<'_, usize> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Places in lines that could not be given up within their ttl.
+#[derive(Default)]
+struct Overdue {
+    entries: Vec<Entry>,
+    /// Whether somebody tries it again.
+    is_tried: bool,
+}
+
+impl Undoing {
+    fn owe(store: &Arc<Store>, entry: Entry) {
+        let mut overdue = store.undoing.overdue();
+        if overdue.entries.len() < OVERDUE_MAX {
+            overdue.entries.push(entry);
+        }
+        if !std::mem::replace(&mut overdue.is_tried, true) {
+            store.keeper.runtime().spawn(give_up_overdue(Arc::downgrade(store)));
+        }
+    }
+
+    fn overdue(&self) -> MutexGuard<'_, Overdue> {
+        self.overdue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tries one of them now and then, and when that is answered all the others. It does not keep the
+/// store: without its connections nobody has a place in a line.
+async fn give_up_overdue(store: Weak<Store>) {
+    loop {
+        tokio::time::sleep(OVERDUE_EVERY.mul_f64(0.5 + jitter())).await;
+        let Some(store) = store.upgrade() else { return };
+        let claim = |entry| Claim { store: Arc::clone(&store), entry };
+        let first = store.undoing.overdue().entries.first().cloned();
+        if let Some(first) = first
+            && claim(first).release().await.is_err()
+        {
+            continue;
+        }
+        let mut overdue = store.undoing.overdue();
+        overdue.is_tried = false;
+        for entry in std::mem::take(&mut overdue.entries).into_iter().skip(1) {
+            start(claim(entry));
+        }
+        return;
     }
 }
 

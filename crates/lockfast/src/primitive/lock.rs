@@ -4,9 +4,11 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use lockfast_core::{
-    Error, Fence, HolderId, LockName, LossCause, Mode, Moment, Refusal, Result, Wait,
+    Error, Feature, Fence, FencingToken, HolderId, LockName, LossCause, Mode, Moment, Refusal,
+    Result, Wait,
 };
 
 use crate::lease::acquire::{Acquired, Target};
@@ -44,6 +46,25 @@ pub struct DetachedLease {
     pub deadline: Moment,
 }
 
+impl DetachedLease {
+    /// Its fence together with the lock, for whatever checks fences.
+    ///
+    /// ```
+    /// use lockfast::{Locker, fence::Gate};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let gate = Gate::new("account/7", 100)?;
+    /// let lease = Locker::connect("memory:").await?.mutex("account/7")?.acquire_detached().await?;
+    /// *gate.check(&lease.token())? += 10;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn token(&self) -> FencingToken {
+        FencingToken { lock: self.name.clone(), fence: self.fence }
+    }
+}
+
 impl Lock {
     pub(crate) fn new(store: Arc<Store>, name: LockName, mode: Mode, policy: Policy) -> Self {
         Self { target: Target { store, name, mode, policy } }
@@ -71,6 +92,11 @@ impl Lock {
     /// The mode.
     pub fn mode(&self) -> Mode {
         self.target.mode
+    }
+
+    /// The lease time: what was chosen, or what the store allows next to 30 s.
+    pub fn ttl(&self) -> Duration {
+        self.target.policy.ttl
     }
 
     pub(crate) fn is_of_store(&self, other: &Self) -> bool {
@@ -179,8 +205,11 @@ impl Lock {
     /// As [`Lock::acquire`].
     ///
     /// # Errors
-    /// As [`Lock::acquire`].
+    /// As [`Lock::acquire`], and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a
+    /// store whose leases end with the process.
     pub async fn acquire_detached(&self) -> Result<DetachedLease> {
+        let profile = self.target.store.backend.profile();
+        profile.require(Feature::Detached).map_err(|error| error.with_lock(self.name()))?;
         let wait = self.target.policy.wait_from(Moment::now());
         let Target { name, policy, .. } = &self.target;
         match self.target.ask(wait, true).await? {

@@ -13,7 +13,7 @@ use tokio::time::Sleep;
 
 use super::super::connection::Connection;
 use super::super::stream::{Readiness, Stream};
-use super::{Failure, Shared, Traffic, connect, lock};
+use super::{Failure, Shared, Traffic, connect, failure, lock};
 
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ impl<T: Traffic> Shared<T> {
         loop {
             let failure = poll_fn(|context| self.poll_drive(&mut watch, context)).await;
             drop(watch);
-            tracing::debug!(failure = failure.message, "the connection to Redis broke");
+            tracing::debug!(failure = failure.message(), "the connection to Redis broke");
             self.attention.close();
             lock(&self.writer).outgoing = None;
             *lock(&self.reader) = None;
@@ -176,7 +176,7 @@ impl<T: Traffic> Shared<T> {
 
     fn failure_of(&self, error: &std::io::Error) -> Failure {
         let state = lock(&self.state);
-        Failure::of_io(state.place.as_ref().unwrap_or(&self.dialer.config().endpoint), error)
+        failure::of_io(state.place.as_ref().unwrap_or(&self.dialer.config().endpoint), error)
     }
 
     /// Lets the keeper's runtime be told of what arrives, and of what has arrived.
@@ -245,7 +245,7 @@ impl<T: Traffic> Shared<T> {
                     if left.is_zero() {
                         let endpoint =
                             state.place.as_ref().unwrap_or(&self.dialer.config().endpoint);
-                        return Poll::Ready(Err(Failure::of_silence(endpoint, oldest.limit)));
+                        return Poll::Ready(Err(failure::of_silence(endpoint, oldest.limit)));
                     }
                     pause = pause.min(left);
                 }
