@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use lockfast_core::Moment;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::pause;
 
@@ -97,6 +98,14 @@ impl Child {
     pub fn kill(&mut self) -> io::Result<ExitStatus> {
         self.child.kill()?;
         self.child.wait()
+    }
+
+    /// Asks it to end, as an interrupt at the terminal does (SIGINT).
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn interrupt(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::INT)?)
     }
 
     /// Stops it (SIGSTOP) and returns when it has stopped.

@@ -13,6 +13,7 @@
 //! machine.check("it", Duration::from_secs(1), start, Moment::now());
 //! ```
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +24,8 @@ use lockfast_core::Moment;
 const TICK: Duration = Duration::from_millis(1);
 /// By how much timers are late on a machine that has nothing else to do.
 const USUAL: Duration = Duration::from_micros(200);
+/// How often it may have been late and that is remembered: at least the last two minutes.
+const STALLS_MAX: usize = 100_000;
 
 /// A watch over the machine, until it is dropped.
 #[derive(Debug)]
@@ -31,7 +34,7 @@ pub struct Lateness(Arc<Mutex<Log>>);
 #[derive(Debug)]
 struct Log {
     /// When the thread ran late, and by how much.
-    stalls: Vec<(Moment, Duration)>,
+    stalls: VecDeque<(Moment, Duration)>,
     /// When it last ran.
     seen: Moment,
 }
@@ -39,7 +42,7 @@ struct Log {
 impl Lateness {
     /// Begins to watch.
     pub fn watch() -> Self {
-        let log = Arc::new(Mutex::new(Log { stalls: Vec::new(), seen: Moment::now() }));
+        let log = Arc::new(Mutex::new(Log { stalls: VecDeque::new(), seen: Moment::now() }));
         let watched = Arc::downgrade(&log);
         thread::spawn(move || {
             loop {
@@ -78,7 +81,10 @@ impl Log {
     fn note(&mut self, now: Moment) {
         let late = now.since(self.seen).saturating_sub(TICK + USUAL);
         if !late.is_zero() {
-            self.stalls.push((now, late));
+            if self.stalls.len() == STALLS_MAX {
+                self.stalls.pop_front();
+            }
+            self.stalls.push_back((now, late));
         }
         self.seen = now;
     }
@@ -90,7 +96,8 @@ impl Log {
             let after_end = end.since(to);
             late.min(after_start).saturating_sub(after_end)
         };
-        self.stalls.iter().map(within).sum()
+        let since = self.stalls.partition_point(|(end, _)| end.has_passed(from));
+        self.stalls.range(since..).map(within).sum()
     }
 }
 
@@ -107,7 +114,7 @@ mod tests {
     #[test]
     fn only_what_is_within_the_span_counts() {
         let start = Moment::now();
-        let mut log = Log { stalls: Vec::new(), seen: start };
+        let mut log = Log { stalls: VecDeque::new(), seen: start };
         let mut at = start;
         for span in [MS(1), MS(101), MS(1), MS(51)] {
             at = at + span + USUAL;
@@ -119,6 +126,19 @@ mod tests {
         // From the middle of the first stall to the middle of the second.
         let (from, to) = (start + MS(52) + usual(2), at.before(MS(25)));
         assert_eq!(log.sum(from, to), MS(50) + MS(25));
+    }
+
+    #[test]
+    fn what_is_long_ago_is_forgotten() {
+        let start = Moment::now();
+        let mut log = Log { stalls: VecDeque::new(), seen: start };
+        let mut at = start;
+        for _ in 0..STALLS_MAX + 7 {
+            at = at + MS(2) + USUAL;
+            log.note(at);
+        }
+        assert_eq!(log.stalls.len(), STALLS_MAX);
+        assert_eq!(log.sum(start, at), MS(STALLS_MAX as u64));
     }
 
     #[test]

@@ -5,14 +5,19 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
+use lockfast_core::{Error, Fence, FencingToken, LockName};
+use lockfast_fence::FileGate;
 
-/// The highest fence seen and the number, as two little-endian words, written in one call.
-type Record = [u8; 16];
+/// What the gate calls it; each ledger has a file of its own.
+const NAME: &str = "ledger";
 
-/// A fenced number. The file's own lock makes each step atomic; it is what a database would do.
+/// A fenced number, for all processes and threads that open it: a gate, and the number in a file
+/// beside that of the gate.
 #[derive(Debug)]
-pub struct Ledger(File);
+pub struct Ledger {
+    gate: FileGate,
+    number: File,
+}
 
 /// What came of [`Ledger::count`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +44,12 @@ impl Ledger {
     /// # Errors
     /// When the file cannot be opened.
     pub fn at(path: &Path) -> io::Result<Self> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        Ok(Self(file))
+        let gate = FileGate::new(NAME, path).map_err(io::Error::other)?;
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".number");
+        let mut options = OpenOptions::new();
+        let number = options.read(true).write(true).create(true).truncate(false).open(beside)?;
+        Ok(Self { gate, number })
     }
 
     /// Raises the fence, then reads; `None` when a later holder was here.
@@ -73,39 +81,35 @@ impl Ledger {
     /// # Errors
     /// When the file cannot be read.
     pub fn number(&self) -> io::Result<u64> {
-        self.load().map(|(_, number)| number)
+        self.load()
     }
 
     fn step(&self, fence: u64, next: impl Fn(u64) -> u64) -> io::Result<Count> {
-        flock(&self.0, FlockOperation::LockExclusive)?;
-        let outcome = self.load().and_then(|(highest, number)| {
-            if fence < highest {
-                return Ok(Count { admitted: false, highest, number });
+        let token = token(fence).map_err(io::Error::other)?;
+        let passage = match self.gate.check(&token) {
+            Ok(passage) => passage,
+            Err(error) => {
+                let seen = error.fence_seen().ok_or_else(|| io::Error::other(error))?;
+                return Ok(Count { admitted: false, highest: seen.get(), number: self.load()? });
             }
-            let number = next(number);
-            self.store(fence, number)?;
-            Ok(Count { admitted: true, highest, number })
-        });
-        flock(&self.0, FlockOperation::Unlock)?;
-        outcome
+        };
+        let number = next(self.load()?);
+        self.number.write_all_at(&number.to_le_bytes(), 0)?;
+        let highest = passage.seen_before().map_or(0, Fence::get);
+        Ok(Count { admitted: true, highest, number })
     }
 
-    fn load(&self) -> io::Result<(u64, u64)> {
-        let mut record: Record = [0; 16];
-        if self.0.metadata()?.len() > 0 {
-            self.0.read_exact_at(&mut record, 0)?;
+    fn load(&self) -> io::Result<u64> {
+        let mut number = [0; 8];
+        if self.number.metadata()?.len() > 0 {
+            self.number.read_exact_at(&mut number, 0)?;
         }
-        let (fence, number) = record.split_at(8);
-        let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
-        Ok((word(fence), word(number)))
+        Ok(u64::from_le_bytes(number))
     }
+}
 
-    fn store(&self, fence: u64, number: u64) -> io::Result<()> {
-        let mut record: Record = [0; 16];
-        record[..8].copy_from_slice(&fence.to_le_bytes());
-        record[8..].copy_from_slice(&number.to_le_bytes());
-        self.0.write_all_at(&record, 0)
-    }
+fn token(fence: u64) -> Result<FencingToken, Error> {
+    Ok(FencingToken { lock: LockName::new(NAME)?, fence: Fence::new(fence)? })
 }
 
 #[cfg(test)]
@@ -127,5 +131,22 @@ mod tests {
         assert_eq!(count(6), Count { admitted: true, highest: 6, number: 2 });
         assert_eq!(count(5), Count { admitted: false, highest: 6, number: 2 });
         assert_eq!(count(7), Count { admitted: true, highest: 6, number: 3 });
+    }
+
+    /// B102: the kernel's lock of a file does not keep out threads that share the open file.
+    #[test]
+    fn threads_that_share_a_ledger_lose_no_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(directory.path()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        assert!(ledger.count(5).unwrap().admitted);
+                    }
+                });
+            }
+        });
+        assert_eq!(ledger.number().unwrap(), 2000);
     }
 }

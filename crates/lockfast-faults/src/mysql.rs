@@ -11,14 +11,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::certificate::Pair;
 use super::clock::Clock;
 use super::port::Port;
 use super::program;
-use super::server::Server;
+use super::server::{Process, Server};
 use super::template::{self, Template};
 use super::url::encode;
 
@@ -147,7 +146,7 @@ impl Setup {
         prepare(self.flavor).copy_to(&directory.path().join("data"));
         let clock = self.clock.then(|| Clock::new(directory.path()));
         let port = Port::take();
-        let mut server = Mysql { server: None, setup: self, port, directory, clock };
+        let mut server = Mysql { process: None, setup: self, port, directory, clock };
         server.launch();
         if server.flavor() == Flavor::MySql {
             // Without names of hosts, loopback is not the host that its first user may come from.
@@ -163,7 +162,7 @@ impl Setup {
 #[derive(Debug)]
 pub struct Mysql {
     // The first to be dropped: it must end before its directory goes.
-    server: Option<Server>,
+    process: Option<Process>,
     setup: Setup,
     port: Port,
     directory: TempDir,
@@ -194,11 +193,6 @@ impl Mysql {
     /// Its Unix socket.
     pub fn socket(&self) -> PathBuf {
         self.directory.path().join("mysql.sock")
-    }
-
-    /// Its clock, if it was set up with one.
-    pub fn clock(&self) -> &Clock {
-        self.clock.as_ref().expect("Setup::clock was not asked for")
     }
 
     /// The URL of the user who may do everything.
@@ -245,41 +239,25 @@ impl Mysql {
         self.url_of(SUPERUSER, None, name)
     }
 
-    /// Kills it (SIGKILL).
-    pub fn kill(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.kill();
-        }
-    }
-
-    /// Ends it in order; whoever is connected is disconnected.
-    pub fn shut_down(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.end_by(Signal::TERM);
-        }
-    }
-
-    /// Starts it again on the same port with what it had, after killing it if it still runs.
-    pub fn restart(&mut self) {
-        self.kill();
-        self.launch();
-    }
-
-    /// Stops it (SIGSTOP): it accepts connections and answers nothing.
-    pub fn pause(&self) {
-        self.server.as_ref().expect("it runs").pause();
-    }
-
-    /// Lets it continue (SIGCONT).
-    pub fn resume(&self) {
-        self.server.as_ref().expect("it runs").resume();
-    }
-
     fn client(&self, database: &str, sql: &str) -> Command {
         let mut command = Command::new(self.setup.flavor.client());
         command.args(["--no-defaults", "--batch", "--skip-column-names", "--user", SUPERUSER]);
         command.arg("--socket").arg(self.socket()).args(["--execute", sql, database]);
         command
+    }
+}
+
+impl Server for Mysql {
+    fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    fn process_mut(&mut self) -> &mut Option<Process> {
+        &mut self.process
+    }
+
+    fn own_clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
     }
 
     fn launch(&mut self) {
@@ -304,9 +282,9 @@ impl Mysql {
         if let Some(clock) = &self.clock {
             clock.preload(&mut command);
         }
-        let mut server = Server::spawn(&mut command, &directory.join("log"));
-        server.wait_until_it(|| program::try_run(&mut self.client("", "SELECT 1")).0);
-        self.server = Some(server);
+        let mut process = Process::spawn(&mut command, &directory.join("log"));
+        process.wait_until_it(|| program::try_run(&mut self.client("", "SELECT 1")).0);
+        self.process = Some(process);
     }
 }
 

@@ -9,13 +9,13 @@ use tempfile::TempDir;
 use super::port::Port;
 use super::postgres::{self, Postgres};
 use super::program;
-use super::server::Server;
+use super::server::{Process, Server};
 use super::user::User;
 
 /// A running pooler. Dropping it kills it and removes its directory.
 #[derive(Debug)]
 pub struct PgBouncer {
-    server: Option<Server>,
+    process: Option<Process>,
     port: Port,
     directory: TempDir,
     user: User,
@@ -44,7 +44,7 @@ impl PgBouncer {
         std::fs::write(directory.path().join("roles"), roles + "\n").unwrap();
         let user = User::unprivileged();
         user.give(directory.path());
-        let mut pooler = Self { server: None, port, directory, user };
+        let mut pooler = Self { process: None, port, directory, user };
         pooler.launch();
         pooler
     }
@@ -58,26 +58,23 @@ impl PgBouncer {
     pub fn url_as(&self, role: &str, database: &str) -> String {
         postgres::url(self.address(), role, None, database)
     }
+}
 
-    /// Kills it (SIGKILL).
-    pub fn kill(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.kill();
-        }
+impl Server for PgBouncer {
+    fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
     }
 
-    /// Starts it again on the same port, after killing it if it still runs.
-    pub fn restart(&mut self) {
-        self.kill();
-        self.launch();
+    fn process_mut(&mut self) -> &mut Option<Process> {
+        &mut self.process
     }
 
     fn launch(&mut self) {
         let directory = self.directory.path();
         let mut command = Command::new(program::find("pgbouncer"));
         command.arg("pgbouncer.ini").current_dir(directory);
-        let mut server = Server::spawn(self.user.run(&mut command), &directory.join("log"));
-        server.wait_until_it(|| TcpStream::connect(self.address()).is_ok());
-        self.server = Some(server);
+        let mut process = Process::spawn(self.user.run(&mut command), &directory.join("log"));
+        process.wait_until_it(|| TcpStream::connect(self.address()).is_ok());
+        self.process = Some(process);
     }
 }

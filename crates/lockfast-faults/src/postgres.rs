@@ -3,6 +3,7 @@
 //!
 //! ```no_run
 //! use lockfast_faults::postgres::Postgres;
+//! use lockfast_faults::server::Server as _;
 //!
 //! let mut postgres = Postgres::start();
 //! postgres.sql("CREATE ROLE app LOGIN");
@@ -23,7 +24,7 @@ use super::certificate::Pair;
 use super::clock::Clock;
 use super::port::Port;
 use super::program;
-use super::server::{START_TIME_MAX, Server};
+use super::server::{Process, START_TIME_MAX, Server};
 use super::template::{self, Template};
 use super::url::encode;
 use super::user::User;
@@ -123,7 +124,7 @@ impl Setup {
         std::fs::set_permissions(&data, Permissions::from_mode(0o700)).unwrap();
         let clock = self.clock.then(|| Clock::new(directory.path()));
         let port = Port::take();
-        let mut postgres = Postgres { server: None, setup: self, port, directory, clock, user };
+        let mut postgres = Postgres { process: None, setup: self, port, directory, clock, user };
         postgres.write_files();
         postgres.launch();
         postgres
@@ -133,7 +134,7 @@ impl Setup {
 /// A running server. Dropping it ends it and removes its directory.
 #[derive(Debug)]
 pub struct Postgres {
-    server: Option<Server>,
+    process: Option<Process>,
     setup: Setup,
     port: Port,
     directory: TempDir,
@@ -160,11 +161,6 @@ impl Postgres {
     /// The directory of its Unix socket, through which everybody is trusted.
     pub fn socket_directory(&self) -> &Path {
         self.directory.path()
-    }
-
-    /// Its clock, if it was set up with one.
-    pub fn clock(&self) -> &Clock {
-        self.clock.as_ref().expect("Setup::clock was not asked for")
     }
 
     /// The URL of the user who may do everything.
@@ -210,36 +206,6 @@ impl Postgres {
         // Copying the files is faster than logging every page while there is no load.
         self.sql(&format!("CREATE DATABASE \"{name}\" STRATEGY file_copy"));
         url(self.address(), SUPERUSER, None, name)
-    }
-
-    /// Kills it (SIGKILL) with its processes, as a crash of the machine does.
-    pub fn kill(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.kill();
-        }
-    }
-
-    /// Ends it in order; whoever is connected is disconnected.
-    pub fn shut_down(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.end_by(Signal::INT);
-        }
-    }
-
-    /// Starts it again on the same port with what it had, after killing it if it still runs.
-    pub fn restart(&mut self) {
-        self.kill();
-        self.launch();
-    }
-
-    /// Stops all its processes (SIGSTOP): it accepts connections and answers nothing.
-    pub fn pause(&self) {
-        self.server.as_ref().expect("it runs").pause();
-    }
-
-    /// Lets it continue (SIGCONT).
-    pub fn resume(&self) {
-        self.server.as_ref().expect("it runs").resume();
     }
 
     /// Starts a standby that follows this server, and waits until it does.
@@ -305,29 +271,6 @@ impl Postgres {
         self.user.give(self.directory.path());
     }
 
-    fn launch(&mut self) {
-        let directory = self.directory.path();
-        let program = program::find_postgres("postgres");
-        let mut command = match self.setup.file_size_max {
-            None => Command::new(program),
-            Some(size) => {
-                let mut command = Command::new("prlimit");
-                command.arg(format!("--fsize={size}")).arg(program);
-                command
-            }
-        };
-        command.arg("-D").arg(directory.join("data")).current_dir(directory);
-        for (name, value) in self.settings() {
-            command.arg("-c").arg(format!("{name}={value}"));
-        }
-        if let Some(clock) = &self.clock {
-            clock.preload(&mut command);
-        }
-        let mut server = Server::spawn(self.user.run(&mut command), &directory.join("log"));
-        server.wait_until_it(|| self.try_sql("SELECT 1").0);
-        self.server = Some(server);
-    }
-
     fn settings(&self) -> Vec<(String, String)> {
         let directory = self.directory.path().display();
         let mut settings = vec![
@@ -346,12 +289,54 @@ impl Postgres {
     }
 }
 
+impl Server for Postgres {
+    fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    fn process_mut(&mut self) -> &mut Option<Process> {
+        &mut self.process
+    }
+
+    fn own_clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
+    }
+
+    /// Those who are connected are not waited for.
+    fn end_signal(&self) -> Signal {
+        Signal::INT
+    }
+
+    fn launch(&mut self) {
+        let directory = self.directory.path();
+        let program = program::find_postgres("postgres");
+        let mut command = match self.setup.file_size_max {
+            None => Command::new(program),
+            Some(size) => {
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--fsize={size}")).arg(program);
+                command
+            }
+        };
+        command.arg("-D").arg(directory.join("data")).current_dir(directory);
+        for (name, value) in self.settings() {
+            command.arg("-c").arg(format!("{name}={value}"));
+        }
+        if let Some(clock) = &self.clock {
+            clock.preload(&mut command);
+        }
+        let mut process = Process::spawn(self.user.run(&mut command), &directory.join("log"));
+        process.wait_until_it(|| self.try_sql("SELECT 1").0);
+        self.process = Some(process);
+    }
+}
+
 impl Drop for Postgres {
     fn drop(&mut self) {
         // At once, but not by SIGKILL, after which shared memory would stay behind.
-        if let Some(server) = self.server.take() {
-            server.resume();
-            server.end_by(Signal::QUIT);
+        if let Some(process) = self.process.take() {
+            process.resume();
+            process.end_by(Signal::QUIT);
         }
     }
 }

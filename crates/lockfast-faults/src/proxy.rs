@@ -40,6 +40,10 @@ pub enum Link {
     HoldRequests,
 }
 
+/// How long a server that others reach through a proxy may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
 /// A proxy in front of one server. Dropping it cuts every connection.
 #[derive(Debug)]
 pub struct Proxy {
@@ -51,14 +55,44 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Shared {
     server: SocketAddr,
+    exchange: Option<Exchange>,
     links: Mutex<Links>,
     accepted: AtomicUsize,
+}
+
+/// Bytes of requests in the place of which others arrive, as many.
+#[derive(Clone, Debug)]
+struct Exchange {
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+impl Exchange {
+    fn apply(&self, chunk: &mut [u8]) {
+        let length = self.from.len();
+        let mut at = 0;
+        while at + length <= chunk.len() {
+            if chunk[at..at + length] == self.from {
+                chunk[at..at + length].copy_from_slice(&self.to);
+            }
+            at += 1;
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Links {
     next: Link,
     open: Vec<watch::Sender<Link>>,
+}
+
+impl Links {
+    fn set_open(&mut self, link: Link) {
+        self.open.retain(|open| !open.is_closed());
+        for open in &self.open {
+            open.send_replace(link);
+        }
+    }
 }
 
 impl Proxy {
@@ -71,9 +105,37 @@ impl Proxy {
     /// Safe: nothing is open before it returns.
     pub async fn start(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        Self::forward(listener, server, None)
+    }
+
+    /// The same on a listener that is there already, where clients who tell the server their own
+    /// address seem to be at another. Both addresses have as many letters, and whoever says one says
+    /// it in one piece.
+    ///
+    /// # Errors
+    /// When the listener has no address.
+    ///
+    /// # Panics
+    /// Outside of a runtime, and when one address is longer than the other.
+    pub fn start_exchanging(
+        listener: TcpListener,
+        server: SocketAddr,
+        (from, to): (SocketAddr, SocketAddr),
+    ) -> io::Result<Self> {
+        let (from, to) = (from.to_string().into_bytes(), to.to_string().into_bytes());
+        assert_eq!(from.len(), to.len(), "both addresses have as many letters");
+        Self::forward(listener, server, Some(Exchange { from, to }))
+    }
+
+    fn forward(
+        listener: TcpListener,
+        server: SocketAddr,
+        exchange: Option<Exchange>,
+    ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             server,
+            exchange,
             links: Mutex::new(Links { next: Link::Pass, open: Vec::new() }),
             accepted: AtomicUsize::new(0),
         });
@@ -99,20 +161,18 @@ impl Proxy {
         links.open.len()
     }
 
-    /// Sets the mode of all connections, open and to come.
+    /// Sets the mode of all connections, open and to come, in one step: whoever connects again
+    /// because its connection is cut must not get through in between.
     pub fn set(&self, link: Link) {
-        self.set_open(link);
-        self.shared.links.lock().expect("no panic").next = link;
+        let mut links = self.shared.links.lock().expect("no panic");
+        links.next = link;
+        links.set_open(link);
     }
 
     /// Sets the mode of the connections that are open now; those to come are not touched, so a
     /// client can connect again and overtake what is held or stalled.
     pub fn set_open(&self, link: Link) {
-        let mut links = self.shared.links.lock().expect("no panic");
-        links.open.retain(|open| !open.is_closed());
-        for open in &links.open {
-            open.send_replace(link);
-        }
+        self.shared.links.lock().expect("no panic").set_open(link);
     }
 
     /// Resets the connections that are open now, whatever mode is set afterwards. What lost bytes
@@ -141,16 +201,32 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             links.open.push(sender);
             mode
         };
-        tokio::spawn(carry(client, shared.server, mode));
+        tokio::spawn(carry(client, Arc::clone(&shared), mode));
+    }
+}
+
+/// Connects to the server, which may be about to listen.
+async fn connect(server: SocketAddr, patience: Duration) -> Option<TcpStream> {
+    let start = Moment::now();
+    loop {
+        match TcpStream::connect(server).await {
+            Ok(stream) => return Some(stream),
+            Err(_) if Moment::now().since(start) < patience => {
+                tokio::time::sleep(RETRY_INTERVAL).await;
+            }
+            Err(_) => return None,
+        }
     }
 }
 
 /// Carries one connection until both sides have closed or it is cut.
-async fn carry(mut client: TcpStream, server: SocketAddr, mut mode: watch::Receiver<Link>) {
+async fn carry(mut client: TcpStream, shared: Arc<Shared>, mut mode: watch::Receiver<Link>) {
     if let Some(cut) = cut_of(*mode.borrow()) {
         return end(&[&client], cut);
     }
-    let Ok(mut server) = TcpStream::connect(server).await else {
+    // Servers that reach each other ask again when they are refused, and not when they are cut off.
+    let patience = if shared.exchange.is_some() { PATIENCE } else { Duration::ZERO };
+    let Some(mut server) = connect(shared.server, patience).await else {
         return end(&[&client], Cut::Close);
     };
     // Requests are small and latency is what is tested.
@@ -158,8 +234,10 @@ async fn carry(mut client: TcpStream, server: SocketAddr, mut mode: watch::Recei
     let cut = {
         let (client_reads, client_writes) = client.split();
         let (server_reads, server_writes) = server.split();
-        let requests = pump(client_reads, server_writes, mode.clone(), Direction::Requests);
-        let replies = pump(server_reads, client_writes, mode.clone(), Direction::Replies);
+        let exchange = shared.exchange.as_ref();
+        let requests =
+            pump(client_reads, server_writes, mode.clone(), Direction::Requests, exchange);
+        let replies = pump(server_reads, client_writes, mode.clone(), Direction::Replies, None);
         tokio::select! {
             ((), ()) = async { tokio::join!(requests, replies) } => Cut::Close,
             cut = wait_for_cut(&mut mode) => cut,
@@ -212,6 +290,7 @@ async fn pump(
     mut sink: WriteHalf<'_>,
     mut mode: watch::Receiver<Link>,
     direction: Direction,
+    exchange: Option<&Exchange>,
 ) {
     let mut under_way: VecDeque<(Moment, Vec<u8>)> = VecDeque::new();
     let mut chunk = vec![0; 16 * 1024];
@@ -244,6 +323,9 @@ async fn pump(
                     Ok(length) => {
                         // The mode may have changed while nothing came.
                         let link = *mode.borrow();
+                        if let Some(exchange) = exchange {
+                            exchange.apply(&mut chunk[..length]);
+                        }
                         if let Some(delay) = delay_of(link, direction) {
                             under_way.push_back((Moment::now() + delay, chunk[..length].to_vec()));
                         }

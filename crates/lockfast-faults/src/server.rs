@@ -1,5 +1,7 @@
-//! The process of a server: started, waited for until it answers, paused and ended, by its pid.
+//! A server of any kind that can be broken, and its process: started, waited for until it answers,
+//! paused and ended, by its pid.
 
+use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,6 +10,7 @@ use std::time::Duration;
 use lockfast_core::Moment;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::clock::Clock;
 use super::{pause, reaper};
 
 /// A server answers within this, also on a busy machine.
@@ -19,15 +22,89 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(10);
 /// After this a server that was asked to end is killed.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A running server. Dropping it kills it, and so does the end of this process.
+/// A server of any kind. Each kind says where it keeps its process and how it starts.
+pub trait Server: Send + fmt::Debug {
+    /// Its process, while it runs.
+    fn process(&self) -> Option<&Process>;
+
+    /// Where it keeps its process.
+    fn process_mut(&mut self) -> &mut Option<Process>;
+
+    /// Starts it, which does not run, where it was before and with what it has stored. It answers
+    /// when this returns.
+    ///
+    /// # Panics
+    /// When it does not.
+    fn launch(&mut self);
+
+    /// What ends it in order.
+    fn end_signal(&self) -> Signal {
+        Signal::TERM
+    }
+
+    /// Its wall clock, if it was set up with one that can be stepped.
+    fn own_clock(&self) -> Option<&Clock> {
+        None
+    }
+
+    /// Its wall clock, which can be stepped.
+    ///
+    /// # Panics
+    /// When it was not set up with one.
+    fn clock(&self) -> &Clock {
+        self.own_clock().expect("Setup::clock was not asked for")
+    }
+
+    /// Kills it (SIGKILL) with all its processes, if it runs, and waits for its end.
+    fn kill(&mut self) {
+        if let Some(process) = self.process_mut().take() {
+            process.kill();
+        }
+    }
+
+    /// Ends it in order, if it runs: it stores what it has, and disconnects its clients.
+    fn shut_down(&mut self) {
+        let signal = self.end_signal();
+        if let Some(process) = self.process_mut().take() {
+            process.end_by(signal);
+        }
+    }
+
+    /// Kills it, if it runs, and starts it again where it was and with what it had stored.
+    ///
+    /// # Panics
+    /// When it does not start.
+    fn restart(&mut self) {
+        self.kill();
+        self.launch();
+    }
+
+    /// Stops all its processes (SIGSTOP): it accepts connections and answers nothing.
+    ///
+    /// # Panics
+    /// When it does not run.
+    fn pause(&self) {
+        self.process().expect("it runs").pause();
+    }
+
+    /// Lets it continue (SIGCONT).
+    ///
+    /// # Panics
+    /// When it does not run.
+    fn resume(&self) {
+        self.process().expect("it runs").resume();
+    }
+}
+
+/// The running process of a server. Dropping it kills it, and so does the end of this process.
 #[derive(Debug)]
-pub struct Server {
+pub struct Process {
     child: Child,
     log: PathBuf,
     _ward: reaper::Ward,
 }
 
-impl Server {
+impl Process {
     /// Starts it with its output in the file `log`, which may have other lines already and is in the
     /// server's directory.
     ///
@@ -144,7 +221,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Process {
     fn drop(&mut self) {
         // After `kill` and `end_by` nothing is left of it, and its pid may be another's.
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {

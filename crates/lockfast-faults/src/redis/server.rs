@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::certificate::{Authority, Pair};
@@ -13,7 +12,7 @@ use crate::child::Child;
 use crate::clock::Clock;
 use crate::port::Port;
 use crate::program;
-use crate::server::{START_TIME_MAX, Server};
+use crate::server::{Process, START_TIME_MAX, Server};
 use crate::url::encode;
 use crate::wait::wait_until;
 
@@ -110,7 +109,7 @@ impl Setup {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("data")).unwrap();
         let clock = self.clock.then(|| Clock::new(directory.path()));
-        let mut redis = Redis { setup: self, port: Port::take(), directory, clock, server: None };
+        let mut redis = Redis { setup: self, port: Port::take(), directory, clock, process: None };
         redis.launch();
         redis
     }
@@ -120,7 +119,7 @@ impl Setup {
 #[derive(Debug)]
 pub struct Redis {
     // The first to be dropped: it must end before its directory goes.
-    server: Option<Server>,
+    process: Option<Process>,
     setup: Setup,
     port: Port,
     directory: TempDir,
@@ -153,11 +152,6 @@ impl Redis {
         self.directory.path().join("redis.sock")
     }
 
-    /// Its clock, if it was set up with one.
-    pub fn clock(&self) -> &Clock {
-        self.clock.as_ref().expect("Setup::clock was not asked for")
-    }
-
     /// The URL by which Lockfast connects, with the password if there is one.
     pub fn url(&self) -> String {
         self.url_at(self.address())
@@ -174,26 +168,6 @@ impl Redis {
             None => format!("redis://{who}{address}"),
             Some(tls) => format!("rediss://{who}{address}?ca={}", tls.authority.display()),
         }
-    }
-
-    /// Kills it (SIGKILL) and waits for its end.
-    pub fn kill(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.kill();
-        }
-    }
-
-    /// Ends it in order: it saves what it has, if it saves anything.
-    pub fn shut_down(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.end_by(Signal::TERM);
-        }
-    }
-
-    /// Kills it, if it runs, and starts it again on the same port with what it had saved.
-    pub fn restart(&mut self) {
-        self.kill();
-        self.launch();
     }
 
     /// Kills it and starts it again on the same port with nothing.
@@ -217,16 +191,6 @@ impl Redis {
         wait_until("the server is loading", START_TIME_MAX, || {
             self.try_cli(&["PING"]).1.contains("LOADING")
         });
-    }
-
-    /// Stops it (SIGSTOP): it accepts connections and answers nothing.
-    pub fn pause(&self) {
-        self.server.as_ref().expect("it runs").pause();
-    }
-
-    /// Lets it continue (SIGCONT).
-    pub fn resume(&self) {
-        self.server.as_ref().expect("it runs").resume();
     }
 
     /// What redis-cli prints for a command that must succeed.
@@ -270,18 +234,6 @@ impl Redis {
         value.unwrap_or_else(|| panic!("INFO has no {field}")).to_owned()
     }
 
-    /// Starts it on its port and waits until it answers, itself and nobody else, and has loaded.
-    fn launch(&mut self) {
-        self.spawn();
-        let mut server = self.server.take().expect("just started");
-        let process = format!("process_id:{}\r", server.pid());
-        server.wait_until_it(|| {
-            let said = self.try_cli(&["INFO"]).1;
-            said.contains(&process) && !said.contains("loading:1")
-        });
-        self.server = Some(server);
-    }
-
     fn spawn(&mut self) {
         let path = self.directory.path().join("redis.conf");
         std::fs::write(&path, self.configuration()).unwrap();
@@ -293,7 +245,7 @@ impl Redis {
         if let Some(clock) = &self.clock {
             clock.preload(&mut command);
         }
-        self.server = Some(Server::spawn(&mut command, &self.directory.path().join("log")));
+        self.process = Some(Process::spawn(&mut command, &self.directory.path().join("log")));
     }
 
     fn configuration(&self) -> String {
@@ -327,5 +279,31 @@ impl Redis {
             writeln!(text, "{line}").unwrap();
         }
         text
+    }
+}
+
+impl Server for Redis {
+    fn process(&self) -> Option<&Process> {
+        self.process.as_ref()
+    }
+
+    fn process_mut(&mut self) -> &mut Option<Process> {
+        &mut self.process
+    }
+
+    fn own_clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
+    }
+
+    /// It must answer itself, and nobody else on its port, and have loaded what it saved.
+    fn launch(&mut self) {
+        self.spawn();
+        let mut process = self.process.take().expect("just started");
+        let answers = format!("process_id:{}\r", process.pid());
+        process.wait_until_it(|| {
+            let said = self.try_cli(&["INFO"]).1;
+            said.contains(&answers) && !said.contains("loading:1")
+        });
+        self.process = Some(process);
     }
 }
