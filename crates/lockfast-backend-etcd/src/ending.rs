@@ -1,0 +1,233 @@
+//! Claims that end without their holders' asking: leases that nobody prolonged, turns that nobody
+//! took, and what an operator takes away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::time::wall_clock_us;
+use lockfast_core::{
+    HolderId, LossCause, Moment, ReleaseOutcome, ReleaseRequest, RevokeOutcome, RevokeRequest,
+};
+
+use crate::acquire::fence_of;
+use crate::batch::{OPS_MAX, delete, op, written_at};
+use crate::claim::{Claim, Stage};
+use crate::failure::Failure;
+use crate::line::{Entry, Line};
+use crate::record::{Record, State};
+use crate::store::Store;
+use crate::wire::{KeyValue, Op, PutRequest, RangeRequest, TxnRequest};
+
+/// How long whoever got its turn has to confirm that before others give it up.
+const CONFIRM_MAX: Duration = Duration::from_millis(1500);
+/// When it is tried again to end a claim.
+const END_AGAIN: Duration = Duration::from_secs(1);
+/// How often a revocation is tried when the lock changes meanwhile.
+const TRIES_MAX: usize = 10;
+
+impl Store {
+    /// Gives back what a holder has, or takes back what it wants.
+    pub(crate) async fn release(
+        self: &Arc<Self>,
+        request: &ReleaseRequest,
+    ) -> Result<ReleaseOutcome, Failure> {
+        let entering = self.gates.enter(request.holder);
+        let _passed = entering.pass().await;
+        if let Some(claim) = self.claims.find(request.holder) {
+            let was_held = match claim.stage {
+                Stage::Waiting => false,
+                Stage::Turn(_) | Stage::Held { .. } => true,
+                Stage::Leaving { was_held, .. } => was_held,
+            };
+            let was_there = self.remove(request.holder, &claim).await?;
+            return Ok(match was_held && was_there {
+                true => ReleaseOutcome::Released,
+                false => ReleaseOutcome::NotHeld,
+            });
+        }
+        self.settle_doubt(request.holder).await?;
+        let Some((entry, is_granted)) = self.read_entry(&request.name, request.holder).await?
+        else {
+            return Ok(ReleaseOutcome::NotHeld);
+        };
+        let was_there = self.delete(&entry.key, entry.revision).await?;
+        Ok(match is_granted && was_there {
+            true => ReleaseOutcome::Released,
+            false => ReleaseOutcome::NotHeld,
+        })
+    }
+
+    /// Ends the leases whose time is up, as the store would if each hung on a lease of its own, and
+    /// tries again what could not be given back.
+    pub(crate) fn end_due(self: &Arc<Self>, now: Moment) {
+        for (holder, claim) in self.claims.take_due(now) {
+            let store = Arc::clone(self);
+            self.context.runtime.spawn(async move {
+                let ended = store.end_claim(holder, claim.revision).await;
+                if let Err(failure) = ended {
+                    tracing::debug!(failure = failure.message(), "a claim did not end yet");
+                }
+                store.claims.look_again(holder, claim.revision, Moment::now() + END_AGAIN);
+            });
+        }
+    }
+
+    async fn end_claim(self: &Arc<Self>, holder: HolderId, revision: i64) -> Result<(), Failure> {
+        let entering = self.gates.enter(holder);
+        let _passed = entering.pass().await;
+        let Some(claim) = self.claims.find(holder).filter(|it| it.revision == revision) else {
+            return Ok(());
+        };
+        match claim.stage {
+            Stage::Leaving { .. } => self.remove(holder, &claim).await.map(|_| ()),
+            Stage::Held { until, .. } if until.has_passed(Moment::now()) => {
+                self.expire(holder, &claim).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn expire(self: &Arc<Self>, holder: HolderId, claim: &Claim) -> Result<(), Failure> {
+        let mut put = claim.put(&self.context.label, State::Expired);
+        (put.ignore_lease, put.lease) = (true, 0);
+        let mut expected = claim.written;
+        while self.rewrite_if(put.clone(), claim.revision, Some(expected)).await?.is_none() {
+            let found = self.read_key(&claim.key).await?;
+            match found.filter(|kv| kv.create_revision == claim.revision) {
+                // We wrote it, and did not hear of it.
+                Some(kv) if self.sessions.find(kv.lease).is_some() => expected = kv.mod_revision,
+                // It is gone; or whoever prolonged it from elsewhere has put it under another lease.
+                _ => {
+                    self.claims.lose(&claim.key, claim.revision, LossCause::Forgotten);
+                    return Ok(());
+                }
+            }
+        }
+        self.context.losses.report(holder, LossCause::Forgotten);
+        self.remove(holder, claim).await.map(|_| ())
+    }
+
+    async fn read_key(&self, key: &[u8]) -> Result<Option<KeyValue>, Failure> {
+        let request = RangeRequest { key: key.to_vec(), ..RangeRequest::default() };
+        Ok(self.link.range(request).await?.kvs.pop())
+    }
+
+    /// Writes into keys why they end, and deletes them, if they are as they were. Returns whether
+    /// they were.
+    async fn end_keys(&self, keys: Vec<(PutRequest, i64)>) -> Result<bool, Failure> {
+        let mut request = TxnRequest::default();
+        for (put, written) in &keys {
+            request.compare.push(written_at(&put.key, *written));
+            request.success.push(op(Op::Put(put.clone())));
+        }
+        let answer = self.link.repeat_txn(request).await?;
+        if !answer.succeeded {
+            return Ok(false);
+        }
+        let revision = answer.header.map_or(0, |header| header.revision);
+        let mut request = TxnRequest::default();
+        for (put, _) in keys {
+            request.compare.push(written_at(&put.key, revision));
+            request.success.push(delete(put.key));
+        }
+        let answer = self.link.repeat_txn(request).await?;
+        Ok(answer.succeeded)
+    }
+
+    /// Whoever got its turn and did not confirm that is dead or hangs: all claims of its process
+    /// are taken out of the line by whoever waits behind.
+    pub(crate) fn evict(self: &Arc<Self>, now: Moment) {
+        let mut evicted: Vec<Vec<Entry>> = Vec::new();
+        self.watches.for_each_line(|_, line| {
+            let is_hung = |entry: &&Entry| {
+                entry.unconfirmed.is_some_and(|since| now.since(since) > CONFIRM_MAX)
+                    && !self.claims.has_key(&entry.key)
+                    && entry.holder.is_some()
+            };
+            let Some(hung) = line.granted().find(is_hung) else { return };
+            let waits_here = line.waiting().any(|entry| self.claims.has_key(&entry.key));
+            if waits_here {
+                let all = line.granted().chain(line.waiting());
+                let of_process = |entry: &&Entry| {
+                    let is_unaware = entry.is_waiting() || entry.unconfirmed.is_some();
+                    entry.lease == hung.lease && is_unaware && entry.holder.is_some()
+                };
+                evicted.push(all.filter(of_process).take(OPS_MAX).cloned().collect());
+            }
+        });
+        for entries in evicted {
+            let store = Arc::clone(self);
+            self.context.runtime.spawn(async move {
+                let mut request = TxnRequest::default();
+                for entry in entries {
+                    request.compare.push(written_at(&entry.key, entry.written));
+                    request.success.push(delete(entry.key));
+                }
+                let answer = store.link.txn(request).await;
+                if let Err(failure) = answer {
+                    tracing::debug!(failure = failure.message(), "a dead claim is still there");
+                }
+            });
+        }
+    }
+
+    /// Takes a lock away from whoever has it.
+    pub(crate) async fn revoke(
+        self: &Arc<Self>,
+        request: &RevokeRequest,
+    ) -> Result<RevokeOutcome, Failure> {
+        for _ in 0..TRIES_MAX {
+            let found = self.read_line(&request.name).await?;
+            let entries = found.kvs.iter();
+            let entries = entries.filter_map(|kv| Entry::read(&self.space, &request.name, kv));
+            let line = Line::of(entries);
+            if let Some(outcome) = self.revoke_once(request, &line).await? {
+                return Ok(outcome);
+            }
+        }
+        Err(Failure::new(
+            lockfast_core::ErrorKind::Unreachable,
+            "the lock changed hands again and again while it was taken away",
+        ))
+    }
+
+    async fn revoke_once(
+        self: &Arc<Self>,
+        request: &RevokeRequest,
+        line: &Line,
+    ) -> Result<Option<RevokeOutcome>, Failure> {
+        let holders: Vec<&Entry> = line.granted().collect();
+        if holders.is_empty() {
+            return Ok(Some(RevokeOutcome::NotHeld));
+        }
+        let views = self.views(holders.iter().copied()).await;
+        if let Some(expected) = request.expect_fence {
+            let has_it = |entry: &&Entry| fence_of(entry.revision).is_ok_and(|it| it == expected);
+            if !holders.iter().any(has_it) {
+                return Ok(Some(RevokeOutcome::OtherFence(views)));
+            }
+        }
+        let keys: Vec<_> =
+            holders.iter().map(|entry| (revoked(entry, &request.reason), entry.written)).collect();
+        for some in keys.chunks(OPS_MAX) {
+            if !self.end_keys(some.to_vec()).await? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(RevokeOutcome::Revoked(views)))
+    }
+}
+
+fn revoked(entry: &Entry, reason: &str) -> PutRequest {
+    let state = State::Revoked { reason: reason.to_owned() };
+    let record = match &entry.record {
+        Some(record) => Record { state, ..record.clone() },
+        None => Record { mode: entry.mode, state, since_us: wall_clock_us(), label: None },
+    };
+    PutRequest {
+        key: entry.key.clone(),
+        value: record.write(),
+        ignore_lease: true,
+        ..PutRequest::default()
+    }
+}

@@ -1,0 +1,250 @@
+//! The line of one lock as its keys tell: in the order in which they were made, with everybody in
+//! front who has the lock. Free of I/O.
+
+use std::collections::{BTreeMap, HashMap};
+
+use lockfast_core::queue::{Ahead, check_use};
+use lockfast_core::{HolderId, LockName, Mode, Moment};
+
+use crate::key::{Maker, Space};
+use crate::record::{Record, State};
+use crate::wire::KeyValue;
+
+/// A claim in the line.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Vec<u8>,
+    /// The revision at which it was made: its place, and its fence.
+    pub(crate) revision: i64,
+    /// The revision at which it was written last.
+    pub(crate) written: i64,
+    pub(crate) lease: i64,
+    /// Whose it is, if Lockfast's.
+    pub(crate) holder: Option<HolderId>,
+    pub(crate) mode: Mode,
+    /// What it holds, if Lockfast wrote that.
+    pub(crate) record: Option<Record>,
+    /// When it was seen to get its turn, while its holder has not confirmed that.
+    pub(crate) unconfirmed: Option<Moment>,
+}
+
+type Place = (i64, Vec<u8>);
+
+/// All claims of one lock.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    granted: BTreeMap<Place, Entry>,
+    waiting: BTreeMap<Place, Entry>,
+    places: HashMap<Vec<u8>, i64>,
+    ahead: Ahead,
+}
+
+impl Entry {
+    /// What a key of the lock means. `None` for a key of another lock, whose name goes on with a
+    /// slash, and for one that is no claim.
+    pub(crate) fn read(space: &Space, name: &LockName, kv: &KeyValue) -> Option<Self> {
+        let (found, maker) = space.read(&kv.key)?;
+        if found != *name || (maker == Maker::Nobody && kv.lease == 0) {
+            return None;
+        }
+        let holder = match maker {
+            Maker::Holder(holder) => Some(holder),
+            Maker::Other | Maker::Nobody => None,
+        };
+        let record = Record::read(&kv.value);
+        Some(Self {
+            key: kv.key.clone(),
+            revision: kv.create_revision,
+            written: kv.mod_revision,
+            lease: kv.lease,
+            holder,
+            mode: record.as_ref().map_or(Mode::Exclusive, |record| record.mode),
+            record,
+            unconfirmed: None,
+        })
+    }
+
+    /// Whether its holder did not know that it has its turn when it wrote last.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.state == State::Waiting)
+    }
+}
+
+impl Line {
+    /// The line as it was seen at once.
+    pub(crate) fn of(entries: impl IntoIterator<Item = Entry>) -> Self {
+        let mut line = Self::default();
+        for entry in entries {
+            line.places.insert(entry.key.clone(), entry.revision);
+            line.waiting.insert((entry.revision, entry.key.clone()), entry);
+        }
+        line.settle(None);
+        line
+    }
+
+    /// A key was made or written. Returns who got the lock.
+    pub(crate) fn put(&mut self, entry: Entry, now: Moment) -> Vec<Place> {
+        let place = (entry.revision, entry.key.clone());
+        if let Some(known) = self.granted.get_mut(&place).or(self.waiting.get_mut(&place)) {
+            let unconfirmed = known.unconfirmed.filter(|_| entry.is_waiting());
+            *known = Entry { unconfirmed, mode: known.mode, ..entry };
+            return Vec::new();
+        }
+        self.places.insert(entry.key.clone(), entry.revision);
+        self.waiting.insert(place.clone(), entry);
+        let granted = self.settle(Some(now));
+        if let Some(entry) = self.granted.get_mut(&place) {
+            // It was the first when it was made, and knows.
+            entry.unconfirmed = entry.unconfirmed.filter(|_| entry.is_waiting());
+        }
+        granted
+    }
+
+    /// A key was deleted. Returns its claim, whether that had the lock, and who got it.
+    pub(crate) fn remove(&mut self, key: &[u8], now: Moment) -> Option<(Entry, bool, Vec<Place>)> {
+        let place = (self.places.remove(key)?, key.to_vec());
+        let (entry, was_granted) = match self.granted.remove(&place) {
+            Some(entry) => (entry, true),
+            None => (self.waiting.remove(&place)?, false),
+        };
+        if was_granted {
+            self.ahead = Ahead::default();
+            self.granted.values().for_each(|entry| self.ahead.count(entry.mode));
+        }
+        Some((entry, was_granted, self.settle(Some(now))))
+    }
+
+    /// Lets everybody have the lock whose rule holds, in order. The first who has to wait ends
+    /// that: nobody overtakes.
+    fn settle(&mut self, now: Option<Moment>) -> Vec<Place> {
+        let mut granted = Vec::new();
+        while let Some(first) = self.waiting.first_entry() {
+            if !self.ahead.allows(first.get().mode) {
+                break;
+            }
+            let (place, mut entry) = first.remove_entry();
+            self.ahead.count(entry.mode);
+            entry.unconfirmed = now;
+            granted.push(place.clone());
+            self.granted.insert(place, entry);
+        }
+        granted
+    }
+
+    /// Who has the lock.
+    pub(crate) fn granted(&self) -> impl Iterator<Item = &Entry> {
+        self.granted.values()
+    }
+
+    /// Who waits for it, in order.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Entry> {
+        self.waiting.values()
+    }
+
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether the same claims are in it.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.places == other.places
+    }
+
+    /// The claim with this key.
+    pub(crate) fn find(&self, key: &[u8]) -> Option<&Entry> {
+        let place = (*self.places.get(key)?, key.to_vec());
+        self.granted.get(&place).or_else(|| self.waiting.get(&place))
+    }
+
+    /// Whether the claim with this key has the lock.
+    pub(crate) fn is_granted(&self, key: &[u8]) -> bool {
+        let place = self.places.get(key).map(|revision| (*revision, key.to_vec()));
+        place.is_some_and(|place| self.granted.contains_key(&place))
+    }
+
+    /// A name is used either with shared or with permit claims, and all permits agree on their
+    /// number: whoever came later with another use has to go.
+    pub(crate) fn check_use(&self, asked: Mode, revision: i64) -> lockfast_core::Result<()> {
+        let all = self.granted.values().chain(self.waiting.values());
+        let earlier = all.filter(|entry| entry.revision < revision).map(|entry| entry.mode);
+        check_use(earlier, asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(revision: i64, mode: Mode, state: State) -> Entry {
+        let record = Record { mode, state, since_us: 0, label: None };
+        let key = format!("a/{revision:x}").into_bytes();
+        let written = revision;
+        let record = Some(record);
+        Entry { key, revision, written, lease: 7, holder: None, mode, record, unconfirmed: None }
+    }
+
+    fn revisions<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<i64> {
+        entries.map(|entry| entry.revision).collect()
+    }
+
+    #[test]
+    fn whoever_came_first_has_it_and_nobody_overtakes() {
+        let (now, permit) = (Moment::now(), Mode::permit(2).unwrap());
+        use Mode::{Exclusive, Shared};
+        let table = [
+            (vec![Exclusive, Exclusive], 1),
+            (vec![Shared, Shared, Exclusive, Shared], 2),
+            (vec![Exclusive, Shared], 1),
+            (vec![permit, permit, permit], 2),
+            (vec![permit, Exclusive, permit], 1),
+        ];
+        for (modes, granted) in table {
+            let entries = (1..).zip(&modes).map(|(at, mode)| entry(at, *mode, State::Waiting));
+            let line = Line::of(entries.clone());
+            let expected: Vec<i64> = (1..=granted).collect();
+            assert_eq!(revisions(line.granted()), expected, "{modes:?}");
+            let mut grown = Line::default();
+            entries.for_each(|entry| drop(grown.put(entry, now)));
+            assert_eq!(revisions(grown.granted()), expected, "{modes:?} one by one");
+            assert_eq!(grown.waiting_count(), modes.len() - granted as usize);
+        }
+    }
+
+    #[test]
+    fn who_leaves_lets_the_next_in() {
+        let now = Moment::now();
+        let modes = [Mode::Exclusive, Mode::Shared, Mode::Shared, Mode::Exclusive];
+        let entries = (1..).zip(modes).map(|(at, mode)| entry(at, mode, State::Waiting));
+        let mut line = Line::of(entries);
+        let (_, was_granted, next) = line.remove(b"a/1", now).unwrap();
+        assert!(was_granted);
+        assert_eq!(next.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [2, 3]);
+        let (_, was_granted, next) = line.remove(b"a/2", now).unwrap();
+        assert!(was_granted && next.is_empty());
+        assert!(line.remove(b"a/2", now).is_none());
+        let (_, _, next) = line.remove(b"a/3", now).unwrap();
+        assert_eq!(next.len(), 1);
+        line.remove(b"a/4", now).unwrap();
+        assert!(line.is_empty());
+    }
+
+    #[test]
+    fn a_turn_is_confirmed_by_whoever_waited_for_it() {
+        let now = Moment::now();
+        let mut line = Line::default();
+        line.put(entry(1, Mode::Exclusive, State::Held), now);
+        assert!(line.granted().all(|entry| entry.unconfirmed.is_none()), "it knows");
+        line.put(entry(2, Mode::Exclusive, State::Waiting), now);
+        line.remove(b"a/1", now);
+        assert!(line.granted().all(|entry| entry.unconfirmed.is_some()));
+        let written = 9;
+        line.put(Entry { written, ..entry(2, Mode::Exclusive, State::Waiting) }, now);
+        assert!(line.granted().all(|entry| entry.unconfirmed.is_some()), "it moved");
+        line.put(Entry { written, ..entry(2, Mode::Exclusive, State::Held) }, now);
+        assert!(line.granted().all(|entry| entry.unconfirmed.is_none()));
+    }
+}

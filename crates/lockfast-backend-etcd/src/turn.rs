@@ -1,0 +1,99 @@
+//! Waiting for a turn, and taking it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::{AcquireOutcome, AcquireRequest, Grant, Moment, Wait};
+use tokio::sync::oneshot;
+
+use crate::acquire::fence_of;
+use crate::claim::{Claim, Stage, class_of, lasting};
+use crate::failure::Failure;
+use crate::gate::Entering;
+use crate::record::State;
+use crate::store::Store;
+
+/// How long a lock that is handed over lasts until its holder confirms it: less than it takes
+/// others to give such a holder up.
+const BRIEF: Duration = Duration::from_millis(1400);
+/// Less than that is left of it: then it is confirmed before it is told.
+const BRIEF_MIN: Duration = Duration::from_millis(600);
+/// The part of a lease's time that is relied on.
+const SAFE_SHARE: f64 = 0.95;
+/// How often a wait looks whether it still makes sense.
+const POLL: Duration = Duration::from_secs(5);
+/// What ended a wait.
+pub(crate) enum Waited {
+    /// Something became of the claim.
+    Signal,
+    TimeUp,
+    /// Nobody waits for the answer, or the holder asks for something else.
+    GivenUp,
+}
+
+impl Store {
+    /// Waits until something becomes of the claim.
+    pub(crate) async fn wait_turn(
+        self: &Arc<Self>,
+        request: &AcquireRequest,
+        entering: &Entering<'_>,
+        asker: &mut oneshot::Sender<lockfast_core::Result<AcquireOutcome>>,
+    ) -> Result<Waited, Failure> {
+        let Some(claim) = self.claims.find(request.holder) else { return Ok(Waited::Signal) };
+        if claim.stage != Stage::Waiting {
+            return Ok(Waited::Signal);
+        }
+        if let Some(failure) = self.watches.refusal(&request.name) {
+            self.withdraw(request.holder).await?;
+            return Err(failure);
+        }
+        let left = match request.wait {
+            Wait::No => Duration::ZERO,
+            Wait::Until(until) => until.remaining(Moment::now()),
+            Wait::Forever => POLL,
+        };
+        tokio::select! {
+            biased;
+            () = claim.signal.notified() => Ok(Waited::Signal),
+            () = asker.closed() => Ok(Waited::GivenUp),
+            () = entering.wanted() => Ok(Waited::GivenUp),
+            () = tokio::time::sleep(left.min(POLL)) => {
+                Ok(if request.wait.is_open() { Waited::Signal } else { Waited::TimeUp })
+            }
+        }
+    }
+
+    /// It is the claim's turn: its holder has the lock, unless the claim is gone.
+    pub(crate) async fn claim_turn(
+        self: &Arc<Self>,
+        request: &AcquireRequest,
+        happened: Option<i64>,
+    ) -> Result<Option<Grant>, Failure> {
+        let Some(claim) = self.claims.find(request.holder) else { return Ok(None) };
+        let fence = fence_of(claim.revision)?;
+        let (now, lasting) = (Moment::now(), lasting(request.ttl, request.lock_delay));
+        let can_be_brief = !request.detached && request.lock_delay.is_zero();
+        let brief = happened.filter(|_| can_be_brief).and_then(|it| self.brief_of(&claim, it));
+        if let Some((from, until)) = brief.filter(|(_, until)| until.remaining(now) >= BRIEF_MIN) {
+            let stage = Stage::Held { until, since: now };
+            let held = self.claims.set_stage(request.holder, claim.revision, stage);
+            let grant = Grant::new(fence, from).lasting(until.since(from));
+            return Ok(held.map(|session| grant.in_session(session.number())));
+        }
+        let class = class_of(lasting, request.detached);
+        let put = self.put_under(request.holder, &claim, class, State::Held).await?;
+        let Some(session) = put else { return Ok(None) };
+        let from = session.from();
+        let stage = Stage::Held { until: from + lasting, since: now };
+        let held = self.claims.set_stage(request.holder, claim.revision, stage);
+        Ok(held.map(|session| Grant::new(fence, from).in_session(session.number())))
+    }
+
+    /// From when until when a claim that got its turn at a revision has the lock without anybody
+    /// being asked: nobody gives its holder up before that, and its lease does not end.
+    fn brief_of(&self, claim: &Claim, happened: i64) -> Option<(Moment, Moment)> {
+        let from = self.pulses.before(happened)?;
+        let lease = claim.session.from() + claim.session.ttl.mul_f64(SAFE_SHARE);
+        Some((from, lease.earlier_of(from + BRIEF)))
+    }
+}

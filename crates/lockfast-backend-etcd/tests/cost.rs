@@ -1,0 +1,65 @@
+//! What locks cost the cluster.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::time::Duration;
+
+use lockfast::{Locker, Options};
+use lockfast_conformance::shorthand::{bounded, connect, hold};
+use lockfast_faults::etcd::Etcd;
+
+fn options() -> Options {
+    Options::default().ttl(Duration::from_secs(60)).no_wait()
+}
+
+async fn cycle(locker: &Locker, name: &str) {
+    let guard = hold(locker, name, options()).await;
+    bounded(guard.release()).await.unwrap();
+}
+
+fn writes(server: &Etcd) -> f64 {
+    server.metric("etcd_server_proposals_committed_total").unwrap()
+}
+
+/// A lock that is free costs two writes of the cluster's log, once there is a lease for its ttl.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_free_lock_costs_two_writes() {
+    const CYCLES: u32 = 100;
+    // What belongs to the process and not to a lock: the lease of those who wait.
+    const BESIDES: f64 = 4.0;
+    let server = Etcd::start();
+    let locker = connect(&server.url(), lockfast_backend_etcd::connect).await;
+    cycle(&locker, "first").await;
+    let before = writes(&server);
+    for at in 0..CYCLES {
+        cycle(&locker, &format!("lock {at}")).await;
+    }
+    let spent = writes(&server) - before;
+    assert!(spent <= f64::from(CYCLES) * 2.0 + BESIDES, "{spent} writes for {CYCLES} locks");
+}
+
+/// What many tasks ask at once shares the writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_at_once_share_writes() {
+    const TASKS: u32 = 64;
+    let server = Etcd::start();
+    let locker = connect(&server.url(), lockfast_backend_etcd::connect).await;
+    cycle(&locker, "first").await;
+    let before = writes(&server);
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let locker = locker.clone();
+            tokio::spawn(async move {
+                for at in 0..5 {
+                    cycle(&locker, &format!("lock {task} {at}")).await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        bounded(task).await.unwrap();
+    }
+    let spent = writes(&server) - before;
+    let alone = f64::from(TASKS * 5 * 2);
+    assert!(spent <= alone / 2.0, "{spent} writes, and {alone} without sharing");
+}

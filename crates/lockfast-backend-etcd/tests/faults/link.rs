@@ -1,0 +1,201 @@
+//! The way to the server fails, or the server does not answer.
+
+use std::time::Duration;
+
+use lockfast::{Moment, Released};
+use lockfast_conformance::way::{NAME, Succession, Way};
+use lockfast_faults::proxy::Link;
+
+use crate::kit::{Etcd, TIME_MAX, bounded, eventually, hold, queue_for, ttl, url_at};
+
+/// Each answer has a sixth of it, which is to do for two round trips on a busy machine.
+const TTL: Duration = Duration::from_secs(6);
+
+/// A server, and a way to it that fails.
+struct Net {
+    server: Etcd,
+    way: Way,
+}
+
+impl Net {
+    async fn start() -> Self {
+        let server = Etcd::start();
+        let way = Way::start(server.address(), url_at, lockfast_backend_etcd::connect).await;
+        Self { server, way: Way { span: TTL, ..way } }
+    }
+
+    /// Who holds the lock or stands in line for it.
+    fn claims(&self) -> Vec<String> {
+        self.server.keys(&format!("{NAME}/"))
+    }
+}
+
+/// P1, P3: a cut that ends in time costs nothing.
+/// The user sees: `Jeopardy`, then `Held`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_cut() {
+    let net = Net::start().await;
+    for cut in [Link::Close, Link::Reset] {
+        net.way.outlive(cut).await;
+        assert_eq!(net.claims(), [""; 0]);
+    }
+}
+
+/// P2, P3, P9: a cut that does not end: the holder is told by its deadline, and only after that
+/// the next gets in, within a second.
+/// The user sees: the loss `Expired` with what the renewals met; the release is `AlreadyLost`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_for_good() {
+    let net = Net::start().await;
+    let Succession { lost, next, .. } = net.way.lose().await;
+    assert!(matches!(lost.release().await.unwrap(), Released::AlreadyLost(_)));
+    assert!(next.check().is_ok());
+}
+
+/// P3: connections that are open at both ends but carry nothing are given up in time, and the
+/// lease goes on over a new one.
+/// The user sees: nothing, or `Jeopardy` for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_open_link() {
+    let net = Net::start().await;
+    net.way.outlive_silence().await;
+    assert_eq!(net.claims(), [""; 0]);
+}
+
+/// P10: a waiter, too, finds out although nothing tells it.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_half_open_link_while_waiting() {
+    Net::start().await.way.wait_in_silence().await;
+}
+
+/// P3: nothing that is sent is lost, but it comes later than a lease can bear: a new connection
+/// overtakes it.
+/// The user sees: nothing, or `Jeopardy` for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_link() {
+    let net = Net::start().await;
+    let guard = hold(&net.way.far, NAME, ttl(TTL * 2)).await;
+    net.way.proxy.set_open(Link::Stall);
+    crate::kit::wait_for_renewal(&guard, TTL * 2).await;
+    net.way.proxy.set_open(Link::Pass);
+    crate::kit::wait_for_renewal(&guard, TTL * 2).await;
+    crate::kit::refusal(&net.way.near, NAME).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    assert_eq!(net.claims(), [""; 0]);
+}
+
+/// P5: waiters give up while the store is out of reach, for longer than their ttl: they are out of the
+/// line when it is there again.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_give_up_during_a_cut() {
+    Net::start().await.way.give_up_during_a_cut().await;
+}
+
+/// P5, P7: an acquisition whose reply was lost is repeated and has the lock once; nothing is left
+/// after its release.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply() {
+    let net = Net::start().await;
+    net.way.repeat_a_lost_grant().await;
+    assert_eq!(net.claims(), [""; 0]);
+}
+
+/// P5, P7: an acquisition that arrives after its release does not take effect.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_request() {
+    let net = Net::start().await;
+    // What is made on first use is there.
+    hold(&net.way.far, NAME, ttl(TTL)).await.release().await.unwrap();
+    let before = net.way.proxy.accepted();
+    // The first connections only: whatever is sent over them is delivered much later.
+    net.way.proxy.set_open(Link::HoldRequests);
+    let mutex = net.way.far.mutex(NAME).unwrap().with(ttl(TTL).retries(0)).unwrap();
+    let taking = tokio::time::timeout(Duration::from_millis(300), mutex.acquire());
+    assert!(taking.await.is_err(), "it was granted over a held link");
+    // The engine undoes it over a new connection.
+    eventually("a new connection", TTL * 5, async || net.way.proxy.accepted() > before).await;
+    // Asked after the release, so answered after it.
+    eventually("it is undone", TTL * 3, async || net.way.far.inspect(mutex.name()).await.is_ok())
+        .await;
+    let held = net.way.proxy.open();
+    net.way.proxy.set_open(Link::Pass);
+    // The server has done with what was late when it has closed that connection.
+    eventually("what was late has arrived", TTL * 5, async || net.way.proxy.open() < held).await;
+    assert_eq!(net.claims(), [""; 0], "what was late took effect");
+    let guard = hold(&net.way.near, NAME, ttl(TTL)).await;
+    assert!(guard.check().is_ok());
+}
+
+/// P5, P7: the reply to a claim that has to wait is lost: it stands in line once, and gets its turn.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_to_a_waiter_is_lost() {
+    let net = Net::start().await;
+    let guard = hold(&net.way.near, NAME, ttl(TTL * 4)).await;
+    let before = net.way.proxy.accepted();
+    net.way.proxy.set_open(Link::SwallowReplies);
+    let far = net.way.far.clone();
+    let options = ttl(TTL * 2).wait(TIME_MAX);
+    let waiter = tokio::spawn(async move { hold(&far, NAME, options).await });
+    // What was not answered is taken back over a new connection.
+    eventually("a new connection", TTL * 5, async || net.way.proxy.accepted() > before).await;
+    eventually("it stands in line", TTL * 3, async || net.claims().len() == 2).await;
+    let fence = guard.fence().get();
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let next = bounded(waiter).await.unwrap();
+    assert!(next.fence().get() > fence);
+    crate::kit::wait_for_renewal(&next, TTL * 2).await;
+    assert!(matches!(next.release().await.unwrap(), Released::Released));
+    assert_eq!(net.claims(), [""; 0]);
+}
+
+/// P1, P5: a waiter hears of its turn, but what it sends to confirm it arrives much later: it keeps
+/// the lock or is told of the loss in time, and whatever arrives later harms nobody.
+/// The user sees: nothing, or a loss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_confirmation_comes_late() {
+    let net = Net::start().await;
+    let guard = hold(&net.way.near, NAME, ttl(TTL * 4)).await;
+    let waiter = queue_for(&net.way.far, NAME, ttl(TTL * 2).wait(TIME_MAX)).await;
+    net.way.proxy.set_open(Link::HoldRequests);
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let far = bounded(waiter).await.unwrap();
+    let near = net.way.near.clone();
+    let options = ttl(TTL).wait(TIME_MAX);
+    let next = tokio::spawn(async move { (hold(&near, NAME, options).await, Moment::now()) });
+    eventually("it is renewed or lost", TIME_MAX, async || far.check().is_err() || far.is_full())
+        .await;
+    net.way.proxy.set_open(Link::Pass);
+    let deadline = far.deadline();
+    if far.check().is_ok() {
+        assert!(!next.is_finished(), "two hold it");
+        crate::kit::wait_for_renewal(&far, TTL * 2).await;
+        assert!(matches!(far.release().await.unwrap(), Released::Released));
+        bounded(next).await.unwrap().0.release().await.unwrap();
+    } else {
+        let (next, granted) = bounded(next).await.unwrap();
+        assert!(deadline.has_passed(granted), "granted while another believed in it");
+        next.release().await.unwrap();
+    }
+    eventually("nothing is left", TTL * 3, async || net.claims().is_empty()).await;
+}
+
+/// P6, P7: a release whose reply was lost is repeated and finds nothing: that is no loss, because
+/// the first may have been made.
+/// The user sees: `Released` or `Unknown`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_to_a_release_is_lost() {
+    let net = Net::start().await;
+    let guard = hold(&net.way.far, NAME, ttl(TTL * 8)).await;
+    net.way.proxy.set_open(Link::SwallowReplies);
+    let releasing = tokio::spawn(guard.release());
+    eventually("it is released", TTL * 3, async || net.claims().is_empty()).await;
+    net.way.proxy.set_open(Link::Close);
+    let released = bounded(releasing).await.unwrap().unwrap();
+    let is_told = matches!(released, Released::Released | Released::Unknown { .. });
+    assert!(is_told, "{released:?}");
+    hold(&net.way.near, NAME, ttl(TTL)).await.release().await.unwrap();
+}

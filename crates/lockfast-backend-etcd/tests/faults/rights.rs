@@ -1,0 +1,126 @@
+//! Users with the documented rights, and with fewer. The suite runs as a user with exactly those.
+
+use std::io::Write as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use lockfast::{ErrorKind, Released};
+
+use crate::kit::{
+    Etcd, PASSWORD, TIME_MAX, USER, bounded, check_error, connect, failure, hold, loss, make_user,
+    queue_for, refusal, try_connect, ttl, user_url, wait_for_renewal,
+};
+
+const NAME: &str = "nightly";
+const TTL: Duration = Duration::from_secs(6);
+
+/// P11: locks outside the prefix on which the user has rights are refused.
+/// The user sees: `Permission`, with what to give to whom.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_prefix() {
+    let mut server = Etcd::start();
+    make_user(&mut server);
+    let url = format!("{}?prefix=others/", server.url_as(USER, PASSWORD));
+    let error = match try_connect(&url).await {
+        Err(error) => error,
+        Ok(locker) => failure(&locker, NAME, ttl(TTL).retries(0)).await,
+    };
+    check_error(&error, ErrorKind::Permission, &["permission denied", "others/"]);
+    assert_eq!(server.keys("others/"), [""; 0]);
+}
+
+/// P11: who may only read can look, but not lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_to_read_only() {
+    let mut server = Etcd::start();
+    make_user(&mut server);
+    server.ctl(&["user", "add", &format!("reader:{PASSWORD}")]);
+    server.ctl(&["role", "add", "readers"]);
+    server.ctl(&["role", "grant-permission", "readers", "--prefix=true", "read", "app/"]);
+    server.ctl(&["user", "grant-role", "reader", "readers"]);
+    let holder = connect(&user_url(&server)).await;
+    let _guard = hold(&holder, NAME, ttl(TTL)).await;
+    let url = format!("{}?prefix=app/", server.url_as("reader", PASSWORD));
+    let reader = connect(&url).await;
+    let name = lockfast::LockName::new(NAME).unwrap();
+    assert_eq!(reader.inspect(&name).await.unwrap().holders.len(), 1);
+    let error = failure(&reader, "another", ttl(TTL).retries(0)).await;
+    check_error(&error, ErrorKind::Permission, &["permission denied"]);
+}
+
+/// P3: rights that are taken away while a lock is held: it can be kept, because a lease can be kept
+/// alive by anybody, or its loss is told; nobody waits for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_are_taken_away() {
+    let mut server = Etcd::start();
+    make_user(&mut server);
+    let locker = connect(&user_url(&server)).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    server.ctl(&["user", "revoke-role", USER, "locks"]);
+    let error = failure(&locker, "another", ttl(TTL).retries(0)).await;
+    check_error(&error, ErrorKind::Permission, &[]);
+    server.ctl(&["user", "grant-role", USER, "locks"]);
+    wait_for_renewal(&guard, TTL * 2).await;
+    hold(&locker, "another", ttl(TTL)).await.release().await.unwrap();
+}
+
+/// P3: tokens end; a new one is asked for, and no lease is lost by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_end() {
+    let mut server = crate::kit::Setup::new().option("--auth-token-ttl=3").start();
+    make_user(&mut server);
+    let locker = connect(&user_url(&server)).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    // Long enough that the token is gone: the server keeps those that are used, but what keeps a lease
+    // alive is a stream that was let in when it began.
+    for _ in 0..3 {
+        wait_for_renewal(&guard, TTL).await;
+    }
+    hold(&locker, "another", ttl(TTL)).await.release().await.unwrap();
+    refusal(&locker, NAME).await;
+    assert!(guard.check().is_ok());
+}
+
+/// Ends all tokens of the user, as a new password does; it is the same.
+fn end_tokens(server: &Etcd) {
+    let mut command = server.etcdctl();
+    command.args(["user", "passwd", USER, "--interactive=false"]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(format!("{PASSWORD}\n").as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+/// P3, P10 (B91): who begins to wait when its token has ended is not refused for it, and no lease is
+/// lost by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_begins_after_the_token_has_ended() {
+    let mut server = Etcd::start();
+    make_user(&mut server);
+    let first = connect(&user_url(&server)).await;
+    let second = connect(&user_url(&server)).await;
+    let guard = hold(&first, NAME, ttl(TTL)).await;
+    // The stream of watches is there, with the token of its beginning.
+    let waiter = queue_for(&second, NAME, ttl(TTL).wait(TIME_MAX)).await;
+    end_tokens(&server);
+    let other = hold(&first, "another", ttl(TTL)).await;
+    let next = queue_for(&second, "another", ttl(TTL).wait(TIME_MAX)).await;
+    assert!(matches!(other.release().await.unwrap(), Released::Released));
+    assert!(bounded(next).await.unwrap().check().is_ok());
+    wait_for_renewal(&guard, TTL).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    assert!(bounded(waiter).await.unwrap().check().is_ok());
+}
+
+/// P3: the user is removed: the loss is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_user_is_removed() {
+    let mut server = Etcd::start();
+    make_user(&mut server);
+    let locker = connect(&user_url(&server)).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    server.ctl(&["user", "delete", USER]);
+    let error = failure(&locker, "another", ttl(TTL).retries(0)).await;
+    check_error(&error, ErrorKind::Permission, &[]);
+    server.ctl(&["lease", "revoke", &server.leases()[0]]);
+    loss(&guard, TTL * 3).await;
+}

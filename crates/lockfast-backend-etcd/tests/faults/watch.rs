@@ -1,0 +1,72 @@
+//! What the server would have told is lost: it was compacted, or the stream was cut.
+
+use std::time::Duration;
+
+use lockfast::Released;
+use lockfast_faults::proxy::{Link, Proxy};
+
+use crate::kit::{Etcd, TIME_MAX, bounded, connect, hold, loss, queue_for, ttl, url_at};
+
+const NAME: &str = "nightly";
+const TTL: Duration = Duration::from_secs(20);
+
+/// Forgets everything that happened so far.
+fn compact(server: &Etcd) {
+    server.ctl(&["put", "filler", "1"]);
+    let said = server.ctl(&["get", "filler", "--write-out=fields"]);
+    let line = said.lines().find(|line| line.starts_with("\"Revision\""));
+    let revision = line.and_then(|line| line.rsplit(' ').next()).unwrap();
+    server.ctl(&["compact", revision]);
+}
+
+/// P10: a waiter is cut off while the lock becomes free, and what happened meanwhile is compacted: it
+/// gets in nevertheless.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_compacted_while_a_waiter_is_cut_off() {
+    let server = Etcd::start();
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let near = connect(&server.url()).await;
+    let far = connect(&url_at(proxy.address())).await;
+    let guard = hold(&near, NAME, ttl(TTL)).await;
+    let waiter = queue_for(&far, NAME, ttl(TTL).wait(TIME_MAX)).await;
+    proxy.set(Link::Close);
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    compact(&server);
+    proxy.set(Link::Pass);
+    let next = bounded(waiter).await.unwrap();
+    assert!(next.check().is_ok());
+}
+
+/// P3: a holder's key is deleted while it is cut off, and that is compacted: it learns of it as soon as
+/// it is connected, not at its deadline.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_is_compacted_while_the_holder_is_cut_off() {
+    let server = Etcd::start();
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let far = connect(&url_at(proxy.address())).await;
+    let guard = hold(&far, NAME, ttl(TTL * 3)).await;
+    proxy.set(Link::Close);
+    server.ctl(&["del", "--prefix", "--", &format!("{NAME}/")]);
+    compact(&server);
+    proxy.set(Link::Pass);
+    let cause = loss(&guard, TTL * 2).await;
+    assert!(!matches!(cause, lockfast::LossCause::Expired { .. }), "{cause:?}");
+}
+
+/// P10: compaction under those who are connected disturbs nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_compacted_all_the_time() {
+    let server = Etcd::start();
+    let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
+    let mut guard = hold(&first, NAME, ttl(TTL)).await;
+    for round in 0..10 {
+        let locker = if round % 2 == 0 { &second } else { &first };
+        let waiter = queue_for(locker, NAME, ttl(TTL).wait(TIME_MAX)).await;
+        compact(&server);
+        let fence = guard.fence().get();
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        compact(&server);
+        guard = bounded(waiter).await.unwrap();
+        assert!(guard.fence().get() > fence);
+    }
+}
