@@ -1,0 +1,259 @@
+//! How a claim gets its place in the line.
+
+use std::sync::Arc;
+
+use lockfast_core::{ErrorKind, Fence, Mode, Moment};
+
+use super::{Gone, Place, Turn, Worker};
+use crate::crowd::Member;
+use crate::failure::{Failure, Fate, code};
+use crate::layout::{Line, claim_prefix};
+use crate::record::Record;
+use crate::wire::{NodeKind, Session, Stat};
+
+/// Who else is there when a claim is made.
+pub(super) enum Seen {
+    /// An exclusive claim has this node just before it.
+    Before(String),
+    Line(Arc<Line>),
+}
+
+/// What became of a node that was to be one of another session.
+pub(super) enum Adopted {
+    Yes,
+    /// There is none any more.
+    Gone,
+    /// An operator takes it away, for this reason.
+    Revoked(String),
+}
+
+impl Worker {
+    /// Makes the claim's node and sees who else is there. The moment is before that was sent.
+    pub(super) async fn enter(&self) -> Result<(Place, Seen, Moment), Turn> {
+        let (session, waits) = match self.find_entrance().await {
+            Ok(entrance) => entrance,
+            Err(failure) => return Err(self.refuse(failure.to_error())),
+        };
+        self.depend_on(&session);
+        let prefix = self.prefix(&session);
+        let lock_path = self.lock_path();
+        loop {
+            if self.claim.is_leaving() {
+                return Err(Turn::Over(Gone::Unheld));
+            }
+            let from = Moment::now();
+            let data = self.record(None, false);
+            // The server does them in this order, so the list has the new node.
+            let creating = session.create(
+                &format!("{lock_path}/{prefix}"),
+                &data,
+                NodeKind::EphemeralSequential,
+            );
+            // Whoever most likely waits may do without one.
+            let listing = (!waits).then(|| self.store.list(&session, &self.claim.name));
+            let (path, stat) = match creating.await {
+                Ok(made) => made,
+                Err(failure) => match failure.handling {
+                    Fate::Refused(code::NO_NODE) => {
+                        self.make_lock_node(&session).await?;
+                        continue;
+                    }
+                    // Whether it was made is not known.
+                    Fate::Broken => match self.find_own(&session, &prefix).await? {
+                        Some(found) => found,
+                        None => continue,
+                    },
+                    Fate::Ended => return Err(Turn::Again),
+                    _ => return Err(self.refuse(failure.to_error())),
+                },
+            };
+            let fence = self.read_fence(&stat)?;
+            let place = Place { path, fence, session: Arc::clone(&session), waits };
+            let before = self.member.as_ref().and_then(|member| member.enter(place.node()));
+            let seen = match (listing, before) {
+                (None, Some(before)) => Seen::Before(before),
+                (None, None) => Seen::Line(self.list(&place).await?),
+                (Some(listing), _) => Seen::Line(match listing.await {
+                    Ok(line) => line,
+                    Err(_) => self.list(&place).await?,
+                }),
+            };
+            return Ok((place, seen, from));
+        }
+    }
+
+    /// The session in which the claim is made, and whether it is that of those who wait: behind
+    /// others of this process it most likely has to, and need not move there then. All others are
+    /// made in the session of their leases.
+    async fn find_entrance(&self) -> Result<(Arc<Session>, bool), Failure> {
+        let lasts = self.claim.lasts();
+        let may_wait = self.claim.state().wait.is_open();
+        if self.claim.mode == Mode::Exclusive
+            && may_wait
+            && !self.member.as_ref().is_none_or(Member::is_alone)
+        {
+            self.store.check_length(lasts)?;
+            return Ok((self.store.waiting().await?, true));
+        }
+        Ok((self.store.holding(lasts).await?, false))
+    }
+
+    fn prefix(&self, session: &Session) -> String {
+        let claim = &self.claim;
+        claim_prefix(session.id, claim.holder, claim.mode, self.store.config().exclusive)
+    }
+
+    fn read_fence(&self, stat: &Stat) -> Result<Fence, Turn> {
+        let number = u64::try_from(stat.created).unwrap_or(0);
+        Fence::new(number).map_err(|error| self.refuse(error.with_backend("zookeeper")))
+    }
+
+    /// Makes the node of the lock. The server deletes it some time after its last claim.
+    async fn make_lock_node(&self, session: &Session) -> Result<(), Turn> {
+        let made = session.create(&self.lock_path(), b"", NodeKind::Container).await;
+        let Err(failure) = made else { return Ok(()) };
+        match failure.handling {
+            Fate::Refused(code::NODE_EXISTS) | Fate::Broken => Ok(()),
+            Fate::Ended => Err(Turn::Again),
+            Fate::Refused(code::NO_NODE) => {
+                let message = "the node that holds the locks was deleted; create it again";
+                let failure = Failure::new(ErrorKind::InvalidConfig, message);
+                Err(self.refuse(failure.to_error()))
+            }
+            _ => Err(self.refuse(failure.to_error())),
+        }
+    }
+
+    /// Looks for a node that may have been made before the connection broke. When the session has a
+    /// connection again, the servers take nothing any more that was sent on an earlier one, and
+    /// what they took is seen after a sync.
+    async fn find_own(
+        &self,
+        session: &Arc<Session>,
+        prefix: &str,
+    ) -> Result<Option<(String, Stat)>, Turn> {
+        let lock_path = self.lock_path();
+        loop {
+            session.settled().await;
+            let (syncing, listing) = (session.sync(), self.store.list(session, &self.claim.name));
+            let found = match (syncing.await, listing.await) {
+                (Ok(()), Ok(line)) => {
+                    let own = line.claims.iter().find(|claim| claim.node.starts_with(prefix));
+                    let Some(own) = own else { return Ok(None) };
+                    let path = format!("{lock_path}/{}", own.node);
+                    session.get(&path, None).await.map(|(_, stat)| (path, stat))
+                }
+                (Err(failure), _) | (_, Err(failure)) => Err(failure),
+            };
+            let failure = match found {
+                Ok(found) => return Ok(Some(found)),
+                Err(failure) => failure,
+            };
+            match failure.handling {
+                Fate::Refused(code::NO_NODE) => return Ok(None),
+                Fate::Broken => {}
+                Fate::Ended => return Err(Turn::Again),
+                _ => return Err(self.refuse(failure.to_error())),
+            }
+        }
+    }
+
+    /// The line, as the session of the claim's place sees it.
+    pub(super) async fn list(&self, place: &Place) -> Result<Arc<Line>, Turn> {
+        loop {
+            place.session.settled().await;
+            let failure = match self.store.list(&place.session, &self.claim.name).await {
+                Ok(line) => return Ok(line),
+                Err(failure) => failure,
+            };
+            match failure.handling {
+                Fate::Broken => {}
+                Fate::Ended | Fate::Refused(code::NO_NODE) => return Err(Turn::Again),
+                _ => {
+                    self.leave(place).await;
+                    return Err(self.refuse(failure.to_error()));
+                }
+            }
+        }
+    }
+
+    /// Moves the claim to the session of those who wait, which the servers end sooner when the
+    /// process dies. It keeps its place: the node has the same name.
+    pub(super) async fn queue(&self, place: Place) -> Result<Place, Turn> {
+        if place.waits {
+            return Ok(place);
+        }
+        let waiting = match self.store.waiting().await {
+            Ok(waiting) => waiting,
+            Err(failure) => {
+                self.leave(&place).await;
+                return Err(self.refuse(failure.to_error()));
+            }
+        };
+        let failure = match self.adopt(&place, &waiting, false).await {
+            Ok(Adopted::Yes) => {
+                self.depend_on(&waiting);
+                return Ok(Place { session: waiting, waits: true, ..place });
+            }
+            Ok(Adopted::Gone) => return Err(Turn::Again),
+            // It does not have what is taken away.
+            Ok(Adopted::Revoked(_)) => {
+                self.leave(&place).await;
+                return Err(Turn::Again);
+            }
+            Err(failure) => failure,
+        };
+        self.leave(&place).await;
+        match failure.handling {
+            Fate::Ended => Err(Turn::Again),
+            _ => Err(self.refuse(failure.to_error())),
+        }
+    }
+
+    /// Makes the claim's node one of `session`, unless it is taken away.
+    pub(super) async fn adopt(
+        &self,
+        place: &Place,
+        session: &Arc<Session>,
+        held: bool,
+    ) -> Result<Adopted, Failure> {
+        let data = self.record(Some(place), held);
+        loop {
+            match session.adopt(&place.path, &data).await {
+                Ok(()) => return Ok(Adopted::Yes),
+                Err(failure) => match failure.handling {
+                    Fate::Refused(code::NO_NODE) => return Ok(Adopted::Gone),
+                    // Somebody wrote to it, or whether it moved is not known.
+                    Fate::Refused(code::BAD_VERSION) | Fate::Broken => {}
+                    _ => return Err(failure),
+                },
+            }
+            session.settled().await;
+            let (syncing, reading) = (session.sync(), session.get(&place.path, None));
+            let read = match syncing.await {
+                Ok(()) => reading.await,
+                Err(failure) => Err(failure),
+            };
+            match read {
+                Ok((data, stat)) => {
+                    if let Some(reason) = Record::read(&data).and_then(|record| record.reason) {
+                        return Ok(Adopted::Revoked(reason));
+                    }
+                    if stat.owner == session.id {
+                        return Ok(Adopted::Yes);
+                    }
+                    if stat.version != 0 {
+                        // Another program wrote something else: as if it had deleted the node.
+                        self.leave(place).await;
+                        return Ok(Adopted::Gone);
+                    }
+                }
+                Err(failure) => match failure.handling {
+                    Fate::Refused(code::NO_NODE) => return Ok(Adopted::Gone),
+                    Fate::Broken => {}
+                    _ => return Err(failure),
+                },
+            }
+        }
+    }
+}

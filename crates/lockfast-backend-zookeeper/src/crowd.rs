@@ -1,0 +1,183 @@
+//! Those of this process who want the same lock at the same time. They share what is read of its
+//! line, so that entering costs each the same however many there are.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::mem;
+use std::sync::{Arc, Mutex};
+
+use lockfast_core::LockName;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::failure::{self, Failure};
+use crate::layout::{Line, lock_path, sequence_of};
+use crate::store::lock;
+use crate::wire::Session;
+
+type Answer = Result<Arc<Line>, Failure>;
+type Asker = oneshot::Sender<Answer>;
+
+/// All who have claims in this process, by lock.
+#[derive(Default)]
+pub(crate) struct Crowds {
+    /// By session and lock: a list is on its way, and these came too late for it.
+    lists: Mutex<HashMap<(i64, LockName), Vec<Asker>>>,
+    by_lock: Mutex<HashMap<LockName, Crowd>>,
+}
+
+/// Those of one lock.
+#[derive(Default)]
+struct Crowd {
+    size: usize,
+    /// The nodes of their claims, by number.
+    nodes: HashMap<i32, String>,
+}
+
+/// One of them, until it is dropped.
+pub(crate) struct Member {
+    crowds: Arc<Crowds>,
+    name: LockName,
+    /// The number of its node.
+    number: Mutex<Option<i32>>,
+}
+
+impl Crowds {
+    /// One more has a claim.
+    pub(crate) fn join(self: &Arc<Self>, name: &LockName) -> Member {
+        lock(&self.by_lock).entry(name.clone()).or_default().size += 1;
+        Member { crowds: Arc::clone(self), name: name.clone(), number: Mutex::default() }
+    }
+
+    /// The line of a lock, as the servers tell it after everything that was sent in this session
+    /// before. It is sent at once, or together with that of others when one is on its way.
+    pub(crate) fn list(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        session: &Arc<Session>,
+        name: &LockName,
+    ) -> impl Future<Output = Answer> + Send + use<> {
+        let (asker, answer) = oneshot::channel();
+        let is_first = match lock(&self.lists).entry((session.id, name.clone())) {
+            Entry::Occupied(mut others) => {
+                others.get_mut().push(asker);
+                None
+            }
+            Entry::Vacant(place) => {
+                place.insert(Vec::new());
+                Some(asker)
+            }
+        };
+        if let Some(asker) = is_first {
+            let reading = session.children(&lock_path(name));
+            let (crowds, session) = (Arc::clone(self), Arc::clone(session));
+            let name = name.clone();
+            runtime.spawn(async move { crowds.answer(session, name, reading, asker).await });
+        }
+        async move { answer.await.unwrap_or_else(|_| Err(failure::of_end())) }
+    }
+
+    /// Passes on the answer to one list, and asks again as long as others have come meanwhile.
+    async fn answer(
+        &self,
+        session: Arc<Session>,
+        name: LockName,
+        first: impl Future<Output = Result<Vec<String>, Failure>>,
+        asker: Asker,
+    ) {
+        let key = (session.id, name);
+        let mut askers = vec![asker];
+        let mut read = first.await;
+        loop {
+            let answer = read.map(|children| Arc::new(Line::read(children)));
+            for asker in askers {
+                // Whoever has gone meanwhile need not know.
+                let _ = asker.send(answer.clone());
+            }
+            askers = match lock(&self.lists).entry(key.clone()) {
+                Entry::Occupied(mut others) if !others.get().is_empty() => {
+                    mem::take(others.get_mut())
+                }
+                Entry::Occupied(none) => {
+                    none.remove();
+                    return;
+                }
+                Entry::Vacant(_) => return,
+            };
+            // After they came, so it has what they had sent.
+            read = session.children(&lock_path(&key.1)).await;
+        }
+    }
+}
+
+impl Member {
+    /// Whether nobody else in this process has a claim on the lock.
+    pub(crate) fn is_alone(&self) -> bool {
+        lock(&self.crowds.by_lock).get(&self.name).is_none_or(|crowd| crowd.size <= 1)
+    }
+
+    /// Its node is made. Tells that of the claim just before it, if that is one of this process: each
+    /// number is given once, so there is nobody in between.
+    pub(crate) fn enter(&self, node: &str) -> Option<String> {
+        let number = sequence_of(node)?;
+        let left = lock(&self.number).replace(number);
+        let mut crowds = lock(&self.crowds.by_lock);
+        let nodes = &mut crowds.get_mut(&self.name)?.nodes;
+        left.and_then(|left| nodes.remove(&left));
+        nodes.insert(number, node.to_owned());
+        nodes.get(&number.wrapping_sub(1)).cloned()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let number = lock(&self.number).take();
+        let mut crowds = lock(&self.crowds.by_lock);
+        if let Entry::Occupied(mut crowd) = crowds.entry(self.name.clone()) {
+            number.and_then(|number| crowd.get_mut().nodes.remove(&number));
+            crowd.get_mut().size -= 1;
+            if crowd.get().size == 0 {
+                crowd.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_is_counted_by_lock() {
+        let crowds = Arc::new(Crowds::default());
+        let name = |text: &str| LockName::new(text).unwrap();
+        let first = crowds.join(&name("a"));
+        let other = crowds.join(&name("b"));
+        assert!(first.is_alone() && other.is_alone());
+        let second = crowds.join(&name("a"));
+        assert!(!first.is_alone() && !second.is_alone() && other.is_alone());
+        drop(second);
+        assert!(first.is_alone());
+        drop((first, other));
+        assert!(lock(&crowds.by_lock).is_empty());
+    }
+
+    #[test]
+    fn who_is_just_ahead_is_known() {
+        let crowds = Arc::new(Crowds::default());
+        let name = LockName::new("a").unwrap();
+        let node = |number: i32| format!("_c_x-lock-{number:010}");
+        let [first, second, third] = [(); 3].map(|()| crowds.join(&name));
+        assert_eq!(first.enter(&node(7)), None);
+        assert_eq!(second.enter(&node(8)), Some(node(7)));
+        // Somebody else may be in between.
+        assert_eq!(third.enter(&node(10)), None);
+        // One that lines up again has left its place.
+        assert_eq!(first.enter(&node(11)), Some(node(10)));
+        assert_eq!(second.enter(&node(12)), Some(node(11)));
+        drop(second);
+        assert_eq!(third.enter(&node(13)), None);
+        assert_eq!(first.enter(&node(i32::MAX)), None);
+        assert_eq!(third.enter(&node(i32::MIN)), Some(node(i32::MAX)));
+    }
+}

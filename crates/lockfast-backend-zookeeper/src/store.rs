@@ -1,0 +1,283 @@
+//! What all claims of a connection share: the sessions, one for each length of lease, and the table
+//! of claims.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockfast_core::view::brief;
+use lockfast_core::{ConnectContext, ErrorKind, HolderId, LockName, LossCause};
+use tokio::sync;
+
+use crate::claim::Claim;
+use crate::config::Config;
+use crate::crowd::Crowds;
+use crate::failure::{self, Failure, Fate, code};
+use crate::layout::Line;
+use crate::wire::{Dialer, Limits, Session, Status};
+
+/// How long the session of those who wait lasts, where the servers allow it and less where several
+/// decide: with the tick by which they round it up, a dead waiter is gone within 2 s.
+const WAITING: Duration = Duration::from_millis(1250);
+/// How long a lock can be used at least that a node of that session has.
+const BRIEF_MIN: Duration = Duration::from_millis(500);
+/// The servers' unit of time as they come.
+const TICK: Duration = Duration::from_secs(2);
+/// How long the session of a stream of events lasts, where the servers allow it.
+const EVENTS: Duration = Duration::from_secs(10);
+/// The configuration of the ensemble, as the servers tell it.
+pub(crate) const ENSEMBLE_NODE: &str = "/zookeeper/config";
+
+/// A connection to an ensemble.
+pub(crate) struct Store {
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) context: ConnectContext,
+    pub(crate) limits: Limits,
+    /// By how much a session must outlast a lease, because a follower tells the leader late that it
+    /// has heard from us: half a tick between its reports, an eighth between our contacts, and an
+    /// eighth for what is slow. Nothing where one server decides alone.
+    pub(crate) slack: Duration,
+    sessions: Mutex<HashMap<Duration, Arc<Slot>>>,
+    pub(crate) crowds: Arc<Crowds>,
+    pub(crate) claims: Mutex<HashMap<HolderId, Arc<Claim>>>,
+}
+
+type Slot = sync::Mutex<Option<Arc<Session>>>;
+
+impl Store {
+    /// Finds out what the servers allow, and whether the chroot is there.
+    pub(crate) async fn connect(dialer: Dialer, context: ConnectContext) -> Result<Self, Failure> {
+        let dialer = Arc::new(dialer);
+        let limits = dialer.find_limits().await?;
+        let mut store = Self {
+            dialer,
+            context,
+            limits,
+            slack: Duration::ZERO,
+            sessions: Mutex::default(),
+            crowds: Arc::default(),
+            claims: Mutex::default(),
+        };
+        let session = store.open_session().await?;
+        let chroot = &store.config().chroot;
+        if !chroot.is_empty() && !session.exists_at(chroot).await? {
+            return Err(Failure::new(ErrorKind::InvalidConfig, no_chroot(chroot)));
+        }
+        if !is_alone(&session).await? {
+            store.slack = store.tick() * 3 / 4;
+        }
+        Ok(store)
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.dialer.config
+    }
+
+    /// The shortest and the longest lease, with its lock-delay.
+    pub(crate) fn ttl_limits(&self) -> (Duration, Duration) {
+        let Limits { least, most } = self.limits;
+        (least.saturating_sub(self.slack), most.saturating_sub(self.slack))
+    }
+
+    /// The servers' unit of time, as the address says it or as far as it can be known.
+    fn tick(&self) -> Duration {
+        self.config().tick.unwrap_or_else(|| guess_tick(self.limits))
+    }
+
+    /// Whether one server decides alone.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.slack.is_zero()
+    }
+
+    /// The line of a lock: see [`Crowds::list`].
+    pub(crate) fn list(
+        &self,
+        session: &Arc<Session>,
+        name: &LockName,
+    ) -> impl Future<Output = Result<Arc<Line>, Failure>> + Send + use<> {
+        self.crowds.list(&self.context.runtime, session, name)
+    }
+
+    /// Whether the servers allow leases that last so long with their lock-delay.
+    pub(crate) fn check_length(&self, lasts: Duration) -> Result<(), Failure> {
+        let (least, most) = self.ttl_limits();
+        if lasts < least || lasts > most {
+            let message = format!(
+                "a lease and its lock-delay of {} together; the servers allow {} to {} (2 to 20 \
+                 ticks unless minSessionTimeout and maxSessionTimeout are set)",
+                brief(lasts),
+                brief(least),
+                brief(most)
+            );
+            return Err(Failure::new(ErrorKind::InvalidTtl, message));
+        }
+        Ok(())
+    }
+
+    /// Whether a session is the one for leases that last so long, or the nearest that is allowed.
+    pub(crate) fn fits(&self, session: &Session, lasts: Duration) -> bool {
+        let wanted = whole_millis(lasts + self.slack);
+        let is_longer = session.timeout > wanted;
+        session.timeout == wanted || (is_longer && self.check_length(lasts).is_err())
+    }
+
+    /// The session for leases that last so long with their lock-delay.
+    pub(crate) async fn holding(&self, lasts: Duration) -> Result<Arc<Session>, Failure> {
+        self.check_length(lasts)?;
+        self.session(whole_millis(lasts + self.slack)).await
+    }
+
+    /// The session of those who wait, and for questions.
+    pub(crate) async fn waiting(&self) -> Result<Arc<Session>, Failure> {
+        self.session(self.waiting_timeout()).await
+    }
+
+    /// How long a lock may be used that a node of the waiting session has, counted from before a
+    /// contact that the leader has answered.
+    pub(crate) fn waiting_lasts(&self) -> Duration {
+        self.waiting_timeout().saturating_sub(self.slack)
+    }
+
+    /// A session of one's own, for a stream of events.
+    pub(crate) async fn open_session(&self) -> Result<Session, Failure> {
+        let timeout = EVENTS.clamp(self.limits.least, self.limits.most);
+        Session::open(&self.dialer, &self.context.runtime, timeout, self.beat()).await
+    }
+
+    /// How often the servers hear from a session: on an ensemble often enough that a follower has it
+    /// in each of its reports to the leader, which are two in a tick.
+    fn beat(&self) -> Duration {
+        if self.is_alone() { self.limits.least / 4 } else { self.tick() / 8 }
+    }
+
+    /// How long the session of those who wait lasts.
+    fn waiting_timeout(&self) -> Duration {
+        let timeout = WAITING.saturating_sub(self.slack / 2).max(self.slack + BRIEF_MIN);
+        whole_millis(timeout).clamp(self.limits.least, self.limits.most)
+    }
+
+    async fn session(&self, timeout: Duration) -> Result<Arc<Session>, Failure> {
+        let slot = Arc::clone(lock(&self.sessions).entry(timeout).or_default());
+        let mut slot = slot.lock().await;
+        if let Some(session) = &*slot
+            && session.status() != Status::Ended
+        {
+            return Ok(Arc::clone(session));
+        }
+        let runtime = &self.context.runtime;
+        let session = Arc::new(Session::open(&self.dialer, runtime, timeout, self.beat()).await?);
+        if session.timeout != timeout {
+            let message = format!(
+                "asked for a session of {}, the server gives {}: its limits have changed, connect \
+                 again",
+                brief(timeout),
+                brief(session.timeout)
+            );
+            return Err(Failure::new(ErrorKind::InvalidTtl, message));
+        }
+        let (ending, number) = (session.over(), session.number());
+        let losses = self.context.losses.clone();
+        runtime.spawn(async move {
+            if ending.await {
+                losses.session_ended(number, LossCause::SessionEnded);
+            }
+        });
+        *slot = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Closes the sessions that no claim uses and that were not used for the last round either.
+    pub(crate) fn close_idle(&self, idle: &mut Vec<Duration>) {
+        let mut sessions = lock(&self.sessions);
+        let is_idle = |slot: &Arc<Slot>| {
+            Arc::strong_count(slot) == 1
+                && slot.try_lock().is_ok_and(|slot| {
+                    slot.as_ref().is_none_or(|session| Arc::strong_count(session) == 1)
+                })
+        };
+        let now: Vec<Duration> = sessions
+            .iter()
+            .filter(|(_, slot)| is_idle(slot))
+            .map(|(timeout, _)| *timeout)
+            .collect();
+        for timeout in now.iter().filter(|timeout| idle.contains(timeout)) {
+            sessions.remove(timeout);
+        }
+        *idle = now;
+    }
+
+    /// Ends everything: the servers delete what our sessions made.
+    pub(crate) fn close(&self) {
+        lock(&self.claims).drain().for_each(|(_, claim)| claim.abort());
+        lock(&self.sessions).clear();
+    }
+}
+
+/// Whether a single server decides: then it has seen every contact when it answers. A server without
+/// this node is too old.
+async fn is_alone(session: &Session) -> Result<bool, Failure> {
+    match session.get_at(ENSEMBLE_NODE).await {
+        Ok(config) => {
+            let config = String::from_utf8_lossy(&config);
+            Ok(config.lines().filter(|line| line.starts_with("server.")).count() <= 1)
+        }
+        Err(failure) => match failure.handling {
+            Fate::Refused(code::NO_NODE) => Err(failure::of_age()),
+            Fate::Refused(_) => Ok(false),
+            _ => Err(failure),
+        },
+    }
+}
+
+/// What sessions can last tells the unit: 2 to 20 of it, unless that is set. The larger of what both
+/// limits say is safe, but a longest session that was set to more says nothing.
+pub(crate) fn guess_tick(limits: Limits) -> Duration {
+    (limits.least / 2).max((limits.most / 20).min(TICK))
+}
+
+pub(crate) fn no_chroot(chroot: &str) -> String {
+    format!(
+        "the node {chroot} does not exist; create it, as with \"zkCli.sh create {chroot}\", or give \
+         another path in the URL"
+    )
+}
+
+/// Sessions last whole milliseconds.
+fn whole_millis(span: Duration) -> Duration {
+    let millis = span.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
+/// A poisoned lock has nothing half done in it here.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tick_is_not_guessed_too_short() {
+        let table = [
+            // As they come; then with the shortest, the longest or both set.
+            ((4000, 40_000), 2000),
+            ((1000, 10_000), 500),
+            ((200, 40_000), 2000),
+            ((200, 10_000), 500),
+            ((4000, 600_000), 2000),
+            ((1000, 600_000), 2000),
+            ((10_000, 40_000), 5000),
+        ];
+        for ((least, most), tick) in table {
+            let [least, most, tick] = [least, most, tick].map(Duration::from_millis);
+            assert_eq!(guess_tick(Limits { least, most }), tick);
+        }
+    }
+
+    #[test]
+    fn sessions_last_whole_milliseconds() {
+        assert_eq!(whole_millis(Duration::from_micros(1_500_001)), Duration::from_millis(1501));
+        assert_eq!(whole_millis(Duration::from_millis(1500)), Duration::from_millis(1500));
+    }
+}

@@ -1,0 +1,360 @@
+//! A session: requests in the order of their calls, over as many connections as it takes.
+
+mod driver;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::{Moment, SessionId};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::dial::{Dialer, Identity};
+use super::jute::{Reader, Writer};
+use super::link::op;
+use super::{Access, NodeEvent, NodeKind, Stat};
+use crate::failure::{self, Failure};
+use driver::Driver;
+
+/// All rights, in an ACL.
+const ALL: i32 = 31;
+const ANY_VERSION: i32 = -1;
+/// Of a node that was not changed since it was made.
+const FIRST_VERSION: i32 = 0;
+
+/// Whether a session can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Connected,
+    /// Without a connection; requests wait for the next one.
+    Disconnected {
+        since: Moment,
+    },
+    /// The server ended it.
+    Ended,
+}
+
+/// A session with the servers. It is closed when it is dropped, and the server then deletes its
+/// ephemeral nodes.
+pub(crate) struct Session {
+    pub(crate) id: i64,
+    /// How long the server keeps it after the last contact.
+    pub(crate) timeout: Duration,
+    dialer: Arc<Dialer>,
+    requests: mpsc::UnboundedSender<Request>,
+    status: watch::Receiver<Status>,
+}
+
+/// What is told about changes that come after the answer.
+enum Watch {
+    /// The next change of this node; also when it may have been missed.
+    Node(String, Arc<Notify>),
+    /// All changes below a node.
+    Tree(mpsc::UnboundedSender<NodeEvent>),
+}
+
+struct Request {
+    frame: Vec<u8>,
+    watch: Option<Watch>,
+    reply: oneshot::Sender<Result<Vec<u8>, Failure>>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({:x}, {:?})", self.id, self.timeout)
+    }
+}
+
+impl Session {
+    /// Opens a session and keeps it alive on `runtime` by a contact every `beat`.
+    pub(crate) async fn open(
+        dialer: &Arc<Dialer>,
+        runtime: &Handle,
+        asked: Duration,
+        beat: Duration,
+    ) -> Result<Self, Failure> {
+        let link = dialer.open(Identity::new(asked)).await?;
+        let (requests, queue) = mpsc::unbounded_channel();
+        let (teller, status) = watch::channel(Status::Connected);
+        let (id, timeout) = (link.identity.id, link.identity.timeout);
+        let driver = Driver::new(Arc::clone(dialer), queue, teller, beat.min(timeout / 4));
+        runtime.spawn(driver.run(link));
+        Ok(Self { id, timeout, dialer: Arc::clone(dialer), requests, status })
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        *self.status.borrow()
+    }
+
+    /// Waits until it is over: whether the server ended it, which has to be told, or we closed it.
+    pub(crate) fn over(&self) -> impl Future<Output = bool> + Send + use<> {
+        let mut status = self.status.clone();
+        async move { status.wait_for(|status| *status == Status::Ended).await.is_ok() }
+    }
+
+    /// Waits until the server has ended it.
+    pub(crate) async fn ended(&self) {
+        if !self.over().await {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until it has been without a connection for so long.
+    pub(crate) fn unserved_for(&self, limit: Duration) -> impl Future<Output = ()> + Send + use<> {
+        let mut status = self.status.clone();
+        let is_served = |status: &Status| !matches!(status, Status::Disconnected { .. });
+        async move {
+            loop {
+                let found = status.wait_for(|status| !is_served(status)).await.map(|found| *found);
+                let Ok(Status::Disconnected { since }) = found else {
+                    // It was closed.
+                    return std::future::pending().await;
+                };
+                let left = (since + limit).remaining(Moment::now());
+                if timeout(left, status.wait_for(is_served)).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Its number, for the lease engine.
+    pub(crate) fn number(&self) -> SessionId {
+        SessionId(self.id.cast_unsigned())
+    }
+
+    /// Waits until it is connected or ended.
+    pub(crate) async fn settled(&self) {
+        let mut status = self.status.clone();
+        let is_settled = |status: &Status| !matches!(status, Status::Disconnected { .. });
+        let _ = status.wait_for(is_settled).await;
+    }
+
+    /// Sends a request now; the future only waits for the answer.
+    fn call(
+        &self,
+        code: i32,
+        body: Writer,
+        watch: Option<Watch>,
+    ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send + use<> {
+        let (reply, answer) = oneshot::channel();
+        let frame = op::frame(0, code, body.into_bytes());
+        // A driver that is gone drops it, and the answer says so.
+        let _ = self.requests.send(Request { frame, watch, reply });
+        async move { answer.await.unwrap_or_else(|_| Err(failure::of_end())) }
+    }
+
+    fn path(&self, path: &str) -> String {
+        match path {
+            "/" if !self.dialer.config.chroot.is_empty() => self.dialer.config.chroot.clone(),
+            path => format!("{}{path}", self.dialer.config.chroot),
+        }
+    }
+
+    fn node(&self, path: &str, data: &[u8], flags: i32) -> Writer {
+        let (scheme, id) = match self.dialer.config.login {
+            Some(_) => ("auth", ""),
+            None => ("world", "anyone"),
+        };
+        let node = Writer::default().text(path).bytes(data);
+        node.int(1).int(ALL).text(scheme).text(id).int(flags)
+    }
+
+    /// Makes a node; the answer is its path below the chroot.
+    pub(crate) fn create(
+        &self,
+        path: &str,
+        data: &[u8],
+        kind: NodeKind,
+    ) -> impl Future<Output = Result<(String, Stat), Failure>> + use<> {
+        let (code, flags) = match kind {
+            NodeKind::EphemeralSequential => (op::CREATE2, 3),
+            NodeKind::Container => (op::CREATE_CONTAINER, 4),
+        };
+        let answer = self.call(code, self.node(&self.path(path), data, flags), None);
+        let chroot = self.dialer.config.chroot.len();
+        async move {
+            let reply = answer.await?;
+            let mut reader = Reader::new(&reply);
+            let made = reader.text().zip(Stat::read(&mut reader));
+            let (made, stat) = made.ok_or_else(|| failure::of_nonsense("to create"))?;
+            Ok((made.get(chroot..).unwrap_or(made).to_owned(), stat))
+        }
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let body = Writer::default().text(&self.path(path)).int(ANY_VERSION);
+        let answer = self.call(op::DELETE, body, None);
+        async move { answer.await.map(|_| ()) }
+    }
+
+    /// Reads a node, and wakes `watcher` at its next change or when the connection breaks.
+    pub(crate) fn get(
+        &self,
+        path: &str,
+        watcher: Option<&Arc<Notify>>,
+    ) -> impl Future<Output = Result<(Vec<u8>, Stat), Failure>> + use<> {
+        let path = self.path(path);
+        let body = Writer::default().text(&path).bool(watcher.is_some());
+        let watch = watcher.map(|watcher| Watch::Node(path, Arc::clone(watcher)));
+        let answer = self.call(op::GET_DATA, body, watch);
+        async move {
+            let reply = answer.await?;
+            let mut reader = Reader::new(&reply);
+            let parts = reader.bytes().map(<[u8]>::to_vec).zip(Stat::read(&mut reader));
+            parts.ok_or_else(|| failure::of_nonsense("to getData"))
+        }
+    }
+
+    /// Whether there is such a node, at its whole path.
+    pub(crate) async fn exists_at(&self, whole_path: &str) -> Result<bool, Failure> {
+        let body = Writer::default().text(whole_path).bool(false);
+        match self.call(op::EXISTS, body, None).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.handling.is_no_node() => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Reads a node at its whole path.
+    pub(crate) async fn get_at(&self, whole_path: &str) -> Result<Vec<u8>, Failure> {
+        let body = Writer::default().text(whole_path).bool(false);
+        let reply = self.call(op::GET_DATA, body, None).await?;
+        let data = Reader::new(&reply).bytes().map(<[u8]>::to_vec);
+        data.ok_or_else(|| failure::of_nonsense("to getData"))
+    }
+
+    /// Who may do what with a node at its whole path.
+    pub(crate) async fn access_at(&self, whole_path: &str) -> Result<Vec<Access>, Failure> {
+        let reply = self.call(op::GET_ACL, Writer::default().text(whole_path), None).await?;
+        let mut reader = Reader::new(&reply);
+        let count = reader.int().unwrap_or(-1);
+        let entry = |_| {
+            let (rights, scheme, _id) = (reader.int()?, reader.text()?, reader.text()?);
+            Some(Access { rights, scheme: scheme.to_owned() })
+        };
+        let entries: Option<Vec<Access>> = (0..count).map(entry).collect();
+        entries.filter(|_| count >= 0).ok_or_else(|| failure::of_nonsense("to getACL"))
+    }
+
+    /// Writes to a node in such a way that whoever watches the tree sees that it is taken away from
+    /// its holder: it is changed twice in one step.
+    pub(crate) fn take_away(
+        &self,
+        path: &str,
+        data: &[u8],
+    ) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let path = self.path(path);
+        let set = || Writer::default().text(&path).bytes(data).int(ANY_VERSION);
+        self.multi([(op::SET_DATA, set()), (op::SET_DATA, set())])
+    }
+
+    /// The names of a node's children.
+    pub(crate) fn children(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = Result<Vec<String>, Failure>> + use<> {
+        let body = Writer::default().text(&self.path(path)).bool(false);
+        let answer = self.call(op::GET_CHILDREN, body, None);
+        async move {
+            let reply = answer.await?;
+            let mut reader = Reader::new(&reply);
+            let count = reader.int().unwrap_or(0);
+            let names = (0..count).map(|_| reader.text().map(str::to_owned));
+            let names: Option<Vec<String>> = names.collect();
+            names.ok_or_else(|| failure::of_nonsense("to getChildren"))
+        }
+    }
+
+    /// Goes to the leader and back: it knows the session then, and what is read afterwards is not
+    /// older.
+    pub(crate) fn sync(&self) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let answer = self.call(op::SYNC, Writer::default().text(&self.path("/")), None);
+        async move { answer.await.map(|_| ()) }
+    }
+
+    /// Makes an ephemeral node of another session one of this session, in one step and under the
+    /// same name, unless its data has been changed.
+    pub(crate) fn adopt(
+        &self,
+        path: &str,
+        data: &[u8],
+    ) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let path = self.path(path);
+        let delete = Writer::default().text(&path).int(FIRST_VERSION);
+        self.multi([(op::DELETE, delete), (op::CREATE, self.node(&path, data, 1))])
+    }
+
+    /// Deletes a node in such a way that whoever watches the tree sees that its holder did it: it is
+    /// changed and deleted in one step.
+    pub(crate) fn give_back(
+        &self,
+        path: &str,
+    ) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let path = self.path(path);
+        let set = Writer::default().text(&path).bytes(b"").int(ANY_VERSION);
+        let delete = Writer::default().text(&path).int(ANY_VERSION);
+        self.multi([(op::SET_DATA, set), (op::DELETE, delete)])
+    }
+
+    /// Both or none.
+    fn multi(
+        &self,
+        parts: [(i32, Writer); 2],
+    ) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let mut body = Vec::new();
+        for (code, part) in parts {
+            body.extend(Writer::default().int(code).bool(false).int(-1).into_bytes());
+            body.extend(part.into_bytes());
+        }
+        body.extend(Writer::default().int(-1).bool(true).int(-1).into_bytes());
+        let answer = self.call(op::MULTI, Writer::from(body), None);
+        async move { read_multi(&answer.await?) }
+    }
+
+    /// Passes on all changes below the chroot until the connection breaks.
+    pub(crate) async fn watch_tree(
+        &self,
+        events: mpsc::UnboundedSender<NodeEvent>,
+    ) -> Result<(), Failure> {
+        const RECURSIVE: i32 = 1;
+        let body = Writer::default().text(&self.path("/")).int(RECURSIVE);
+        self.call(op::ADD_WATCH, body, Some(Watch::Tree(events))).await.map(|_| ())
+    }
+}
+
+/// When a part fails, all are answered with an error, zero for those that did not fail.
+fn read_multi(reply: &[u8]) -> Result<(), Failure> {
+    const ERROR: i32 = -1;
+    let mut reader = Reader::new(reply);
+    while let (Some(kind), Some(false), Some(_)) = (reader.int(), reader.bool(), reader.int()) {
+        if kind != ERROR {
+            return Ok(());
+        }
+        match reader.int() {
+            Some(0) => {}
+            Some(code) => return Err(failure::of_refusal(code)),
+            None => break,
+        }
+    }
+    Err(failure::of_nonsense("to multi"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Fate;
+
+    #[test]
+    fn the_first_part_that_failed_is_told() {
+        let error = |code| Writer::default().int(-1).bool(false).int(code).int(code).into_bytes();
+        let end = Writer::default().int(-1).bool(true).int(-1).into_bytes();
+        let failed = [error(0), error(-110), error(-2), end.clone()].concat();
+        assert_eq!(read_multi(&failed), Err(failure::of_refusal(-110)));
+        let done = [Writer::default().int(2).bool(false).int(0).into_bytes(), end].concat();
+        assert_eq!(read_multi(&done), Ok(()));
+        assert!(read_multi(&[]).is_err_and(|failure| failure.handling == Fate::Broken));
+    }
+}

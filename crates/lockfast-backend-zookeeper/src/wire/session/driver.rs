@@ -1,0 +1,281 @@
+//! Writes the requests of a session, reads the answers, and finds another server when one is lost.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lockfast_core::{Moment, jitter};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::super::NodeEvent;
+use super::super::dial::{Dialer, Identity};
+use super::super::jute::Reader;
+use super::super::link::{Link, Progress, op};
+use super::{Request, Status, Watch};
+use crate::failure::{self, Failure, Fate, code};
+
+/// How much may wait to be written.
+const WRITE_BYTES: usize = 256 * 1024;
+/// A server that says nothing is given at least so much time.
+const SILENCE_MIN: Duration = Duration::from_millis(300);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+type Reply = oneshot::Sender<Result<Vec<u8>, Failure>>;
+
+pub(super) struct Driver {
+    dialer: Arc<Dialer>,
+    requests: mpsc::UnboundedReceiver<Request>,
+    status: watch::Sender<Status>,
+    beat: Duration,
+    /// What was written and not answered, in order: so it is answered.
+    pending: VecDeque<(i32, Option<Watch>, Reply)>,
+    watches: HashMap<String, Vec<Arc<Notify>>>,
+    trees: Vec<mpsc::UnboundedSender<NodeEvent>>,
+    xid: i32,
+    /// See [`Dialer::doubts`].
+    doubts: watch::Receiver<u64>,
+}
+
+/// Why a connection is not served any more.
+enum Stop {
+    /// Nobody uses the session any more.
+    Closed,
+    Broken(Failure),
+    Ended,
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        match failure.handling {
+            Fate::Ended => Self::Ended,
+            _ => Self::Broken(failure),
+        }
+    }
+}
+
+impl Driver {
+    pub(super) fn new(
+        dialer: Arc<Dialer>,
+        requests: mpsc::UnboundedReceiver<Request>,
+        status: watch::Sender<Status>,
+        beat: Duration,
+    ) -> Self {
+        let doubts = dialer.doubts.subscribe();
+        Self {
+            dialer,
+            requests,
+            status,
+            beat,
+            pending: VecDeque::new(),
+            watches: HashMap::new(),
+            trees: Vec::new(),
+            xid: 0,
+            doubts,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut link: Link) {
+        loop {
+            let stop = self.serve(&mut link).await.err().unwrap_or(Stop::Closed);
+            let Link { identity, endpoint, .. } = link;
+            match stop {
+                Stop::Closed => return,
+                Stop::Broken(failure) => {
+                    tracing::debug!(session = %format_args!("{:x}", identity.id), ?failure, "disconnected");
+                    self.status.send_replace(Status::Disconnected { since: Moment::now() });
+                    self.dialer.avoid(&endpoint);
+                    self.let_go(&failure);
+                }
+                Stop::Ended => break,
+            }
+            match self.resume(identity).await {
+                Ok(resumed) => link = resumed,
+                Err(Stop::Ended) => break,
+                Err(_) => return,
+            }
+            self.status.send_replace(Status::Connected);
+        }
+        tracing::debug!("the server ended a session");
+        self.status.send_replace(Status::Ended);
+        self.requests.close();
+        self.let_go(&failure::of_end());
+        while let Ok(request) = self.requests.try_recv() {
+            let _ = request.reply.send(Err(failure::of_end()));
+        }
+    }
+
+    /// Fails what was in flight, and wakes everybody who waits for a change: it may be missed.
+    fn let_go(&mut self, failure: &Failure) {
+        for (_, _, reply) in self.pending.drain(..) {
+            let _ = reply.send(Err(failure.clone()));
+        }
+        for watcher in self.watches.drain().flat_map(|(_, watchers)| watchers) {
+            watcher.notify_one();
+        }
+        for tree in self.trees.drain(..) {
+            let _ = tree.send(NodeEvent::Missed);
+        }
+    }
+
+    /// Connects again, until the server says that the session is over.
+    async fn resume(&mut self, identity: Identity) -> Result<Link, Stop> {
+        let mut pause = Duration::from_millis(10);
+        loop {
+            let is_used = !self.requests.is_closed() || !self.requests.is_empty();
+            if !is_used {
+                return Err(Stop::Closed);
+            }
+            match self.dialer.open(identity.clone()).await {
+                Ok(link) => return Ok(link),
+                Err(failure) if failure.handling == Fate::Ended => return Err(Stop::Ended),
+                Err(failure) => tracing::debug!(?failure, "cannot connect again"),
+            }
+            sleep(pause.mul_f64(1.0 + jitter())).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    async fn serve(&mut self, link: &mut Link) -> Result<(), Stop> {
+        let silence = link.identity.timeout * 2 / 5;
+        let silence = silence.min(self.dialer.config.request_timeout).max(SILENCE_MIN);
+        let mut beats = interval(self.beat);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard = Moment::now();
+        let mut doubted: Option<Moment> = None;
+        self.doubts.mark_unchanged();
+        loop {
+            let left =
+                doubted.map_or(Duration::MAX, |at| (at + SILENCE_MIN).remaining(Moment::now()));
+            tokio::select! {
+                biased;
+                progress = link.exchange() => if progress? == Progress::Read {
+                    heard = Moment::now();
+                    doubted = None;
+                    self.take_replies(link)?;
+                },
+                // Another connection is silent: is this one, too?
+                Ok(()) = self.doubts.changed() => {
+                    doubted = Some(Moment::now());
+                    link.queue(&ping());
+                }
+                () = sleep(left), if doubted.is_some() => {
+                    Err(failure::of_silence(&link.endpoint, SILENCE_MIN))?;
+                }
+                request = self.requests.recv(), if link.queued() < WRITE_BYTES => match request {
+                    Some(request) => self.queue(link, request),
+                    None => {
+                        link.close().await;
+                        return Ok(());
+                    }
+                },
+                _ = beats.tick() => {
+                    if Moment::now().since(heard) > silence {
+                        self.dialer.doubts.send_modify(|count| *count += 1);
+                        Err(failure::of_silence(&link.endpoint, silence))?;
+                    }
+                    link.queue(&ping());
+                }
+            }
+        }
+    }
+
+    /// Has a request written, and those that wait behind it.
+    fn queue(&mut self, link: &mut Link, first: Request) {
+        let mut next = Some(first);
+        while let Some(Request { mut frame, watch, reply }) = next {
+            // What nobody waits for any more was asked while there was no connection.
+            if !reply.is_closed() {
+                self.xid = if self.xid == i32::MAX { 1 } else { self.xid + 1 };
+                frame[4..8].copy_from_slice(&self.xid.to_be_bytes());
+                link.queue(&frame);
+                self.pending.push_back((self.xid, watch, reply));
+            }
+            let has_room = link.queued() < WRITE_BYTES;
+            next = if has_room { self.requests.try_recv().ok() } else { None };
+        }
+    }
+
+    fn take_replies(&mut self, link: &mut Link) -> Result<(), Failure> {
+        let short = || failure::of_nonsense("a reply without a header");
+        while let Some(frame) = link.next_reply()? {
+            let mut reader = Reader::new(frame);
+            let xid = reader.int().ok_or_else(short)?;
+            let zxid = reader.long().ok_or_else(short)?;
+            let error = reader.int().ok_or_else(short)?;
+            match (xid, error) {
+                (op::NOTIFICATION_XID, _) => self.notify(reader),
+                (_, code::SESSION_EXPIRED) => return Err(failure::of_end()),
+                (_, code::SESSION_MOVED) => {
+                    return Err(failure::of_break("the session was resumed elsewhere"));
+                }
+                (op::PING_XID, _) => {}
+                (op::AUTH_XID, 0) => {}
+                (op::AUTH_XID, _) => {
+                    tracing::warn!("the server did not accept user and password");
+                }
+                (xid, error) => {
+                    self.dialer.seen.fetch_max(zxid, Ordering::Relaxed);
+                    self.answer(xid, error, reader.rest())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, xid: i32, error: i32, body: &[u8]) -> Result<(), Failure> {
+        match self.pending.pop_front() {
+            Some((asked, watch, reply)) if asked == xid => {
+                if error == 0 {
+                    watch.into_iter().for_each(|watch| self.register(watch));
+                }
+                let answer =
+                    if error == 0 { Ok(body.to_vec()) } else { Err(failure::of_refusal(error)) };
+                let _ = reply.send(answer);
+                Ok(())
+            }
+            Some(other) => {
+                self.pending.push_front(other);
+                Err(failure::of_nonsense("a reply out of order"))
+            }
+            None => Err(failure::of_nonsense("a reply to nothing")),
+        }
+    }
+
+    fn register(&mut self, watch: Watch) {
+        match watch {
+            Watch::Tree(events) => self.trees.push(events),
+            Watch::Node(path, watcher) => {
+                let watchers = self.watches.entry(path).or_default();
+                // Whoever has gone meanwhile has left no other reference.
+                watchers
+                    .retain(|other| Arc::strong_count(other) > 1 && !Arc::ptr_eq(other, &watcher));
+                watchers.push(watcher);
+            }
+        }
+    }
+
+    fn notify(&mut self, mut event: Reader<'_>) {
+        let parts = (event.int(), event.int(), event.text());
+        let (Some(kind), Some(_state), Some(path)) = parts else { return };
+        let watchers = self.watches.remove(path).unwrap_or_default();
+        watchers.iter().for_each(|watcher| watcher.notify_one());
+        if self.trees.is_empty() {
+            return;
+        }
+        let chroot = &*self.dialer.config.chroot;
+        let Some(path) = path.strip_prefix(chroot).map(str::to_owned) else { return };
+        let event = match kind {
+            1 => NodeEvent::Created(path),
+            2 => NodeEvent::Deleted(path),
+            3 => NodeEvent::Changed(path),
+            _ => return,
+        };
+        self.trees.retain(|tree| tree.send(event.clone()).is_ok());
+    }
+}
+
+fn ping() -> Vec<u8> {
+    op::frame(op::PING_XID, op::PING, Vec::new())
+}

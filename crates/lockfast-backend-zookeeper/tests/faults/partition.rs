@@ -1,0 +1,110 @@
+//! A member is cut off from the others while clients still reach it.
+
+use std::time::Duration;
+
+use lockfast::{Moment, Released};
+use lockfast_faults::lateness::Lateness;
+
+use crate::kit::{
+    Ensemble, Setup, TIME_MAX, bounded, connect, eventually, hold, loss, queue_for, refusal, ttl,
+    url_at, wait_for_renewal,
+};
+
+const NAME: &str = "nightly";
+const TTL: Duration = Duration::from_secs(3);
+
+/// Members that notice only much later that they are cut off: until then they answer their clients
+/// as if nothing were.
+fn start() -> Ensemble {
+    Ensemble::start_of(|| Setup::new().line("syncLimit=30"))
+}
+
+/// P1, P2: the client's follower is cut off from the leader, and goes on answering the client: all
+/// that says nothing, because the leader ends the session. The holder is told before the next gets
+/// in.
+/// The user sees: the loss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_follower_of_a_client_is_cut_off() {
+    let _turn = crate::TURN.lock().await;
+    let ensemble = start();
+    let (follower, leader) = (ensemble.followers()[0], ensemble.leader().unwrap());
+    let far = connect(&url_at(ensemble.members[follower].address())).await;
+    let near = connect(&url_at(ensemble.members[leader].address())).await;
+    let lost = hold(&far, NAME, ttl(TTL)).await;
+    let waiter = queue_for(&near, NAME, ttl(TTL).wait(TIME_MAX)).await;
+    let waiter = tokio::spawn(async move { (waiter.await.unwrap(), Moment::now()) });
+    let machine = Lateness::watch();
+    let cut = Moment::now();
+    ensemble.cut_off(follower);
+    let telling = tokio::spawn({
+        let lease = lost.lease().clone();
+        async move {
+            lease.lost().await;
+            Moment::now()
+        }
+    });
+    let (next, granted) = bounded(waiter).await.unwrap();
+    assert!(lost.check().is_err(), "held twice: {:?}", lost.status());
+    assert!(lost.deadline().has_passed(granted), "it was let in before the holder's deadline");
+    let told = bounded(telling).await.unwrap();
+    assert!(granted.since(told) > Duration::ZERO, "it was let in before the holder was told");
+    machine.check("to let the next in", TTL * 2, cut, granted);
+    assert!(next.fence().get() > lost.fence().get());
+    // The one who is cut off cannot have anything, and does not free what it lost.
+    assert!(matches!(lost.release().await.unwrap(), Released::AlreadyLost(_)));
+    assert!(next.check().is_ok());
+    ensemble.join(follower);
+    eventually("the follower serves", TIME_MAX, async || {
+        ensemble.members[follower].mode().as_deref() == Some("follower")
+    })
+    .await;
+    refusal(&near, NAME).await;
+    next.release().await.unwrap();
+    hold(&far, NAME, ttl(TTL).wait(TIME_MAX)).await.release().await.unwrap();
+}
+
+/// P1: the same for a client of the leader: the others choose another, and the client of the one who
+/// led is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leader_of_a_client_is_cut_off() {
+    let _turn = crate::TURN.lock().await;
+    let ensemble = Ensemble::start();
+    let (follower, leader) = (ensemble.followers()[0], ensemble.leader().unwrap());
+    let far = connect(&url_at(ensemble.members[leader].address())).await;
+    let others: Vec<_> =
+        ensemble.followers().iter().map(|place| ensemble.members[*place].address()).collect();
+    let near = connect(&ensemble.url_of(&others)).await;
+    let lost = hold(&far, NAME, ttl(TTL)).await;
+    let waiter = queue_for(&near, NAME, ttl(TTL).wait(TIME_MAX)).await;
+    let waiter = tokio::spawn(async move { (waiter.await.unwrap(), Moment::now()) });
+    ensemble.cut_off(leader);
+    loss(&lost, TTL * 2).await;
+    let (next, granted) = bounded(waiter).await.unwrap();
+    assert!(lost.deadline().has_passed(granted));
+    assert!(next.fence().get() > lost.fence().get());
+    assert!(matches!(lost.release().await.unwrap(), Released::AlreadyLost(_)));
+    ensemble.join(leader);
+    assert!(ensemble.members[follower].mode().is_some());
+    next.release().await.unwrap();
+    hold(&far, NAME, ttl(TTL).wait(TIME_MAX * 2)).await.release().await.unwrap();
+}
+
+/// P1: a client that knows all members goes on with another when its own is cut off, also where that
+/// one notices much later than the lease would last.
+/// The user sees: `Jeopardy` at most.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_of_all_members_goes_on() {
+    const TTL: Duration = Duration::from_secs(9);
+    let _turn = crate::TURN.lock().await;
+    let mut ensemble = start();
+    let locker = connect(&ensemble.url()).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    for follower in ensemble.followers() {
+        ensemble.cut_off(follower);
+        wait_for_renewal(&guard, TTL).await;
+        wait_for_renewal(&guard, TTL).await;
+        ensemble.join(follower);
+        ensemble.wait_until_all_serve();
+    }
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+}

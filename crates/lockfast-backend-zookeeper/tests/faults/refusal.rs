@@ -1,0 +1,256 @@
+//! The server answers, but says no; or the nodes are not ours.
+
+use std::time::Duration;
+
+use lockfast::{ErrorKind, Options, Released};
+use lockfast_faults::redis::Redis;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::kit::{
+    Access, Kind, Setup, ZooKeeper, bounded, check_error, codes, connect, failure, hold, refusal,
+    try_connect, ttl,
+};
+
+const NAME: &str = "nightly";
+const TTL: Duration = Duration::from_secs(5);
+
+/// A place that only `app` may use, with these rights.
+fn start_with(rights: &str) -> ZooKeeper {
+    let server = ZooKeeper::start();
+    let mut session = server.session();
+    session.introduce("app:word");
+    let access = Access { rights, scheme: "auth", id: "" };
+    session.try_create("/locks", b"", Kind::Persistent, &[access]).unwrap();
+    server
+}
+
+fn url_as(server: &ZooKeeper, login: &str) -> String {
+    format!("zookeeper://{login}@{}/locks", server.address())
+}
+
+/// Who may use the place does, and nobody else; no message holds the password (P11).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_not() {
+    let server = start_with("cdrw");
+    let locker = connect(&url_as(&server, "app:word")).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    for login in ["app:geheim", "other:geheim"] {
+        let error = match try_connect(&url_as(&server, login)).await {
+            Err(error) => error,
+            Ok(locker) => failure(&locker, NAME, ttl(TTL)).await,
+        };
+        check_error(&error, ErrorKind::Permission, &["password"]);
+        assert!(!error.to_string().contains("geheim"), "{error}");
+    }
+    let anonymous = server.url_of("/locks");
+    let error = match try_connect(&anonymous).await {
+        Err(error) => error,
+        Ok(locker) => failure(&locker, NAME, ttl(TTL)).await,
+    };
+    check_error(&error, ErrorKind::Permission, &["ACL"]);
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+}
+
+/// What a user makes is the user's: somebody else who can see the place cannot take a lock from its
+/// holder.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_cannot_delete_claims() {
+    let server = start_with("cdrw");
+    let locker = connect(&url_as(&server, "app:word")).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let mut session = server.session();
+    let mut owner = server.session();
+    owner.introduce("app:word");
+    let path = format!("/locks/{NAME}");
+    for claim in owner.children(&path) {
+        assert!(session.try_delete(&format!("{path}/{claim}")).is_err());
+        assert!(session.try_read(&format!("{path}/{claim}")).is_err());
+    }
+    assert!(guard.check().is_ok());
+    guard.release().await.unwrap();
+}
+
+/// A right that is missing is told when it is needed, before anything is held.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_that_are_missing() {
+    for rights in ["r", "dr", "w"] {
+        let server = start_with(rights);
+        let error = match try_connect(&url_as(&server, "app:word")).await {
+            Err(error) => error,
+            Ok(locker) => failure(&locker, NAME, ttl(TTL)).await,
+        };
+        check_error(&error, ErrorKind::Permission, &["ACL"]);
+    }
+    let server = start_with("cd");
+    let locker = connect(&url_as(&server, "app:word")).await;
+    let error = bounded(locker.list("", None, 10)).await.unwrap_err();
+    check_error(&error, ErrorKind::Permission, &["ACL"]);
+}
+
+/// A place that is not there is told with what to do; nothing is created.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chroot_that_does_not_exist() {
+    let server = ZooKeeper::start();
+    let error = try_connect(&server.url_of("/no/such/place")).await.unwrap_err();
+    check_error(&error, ErrorKind::InvalidConfig, &["/no/such/place", "create"]);
+    assert!(server.session().stat("/no").is_none());
+    // As soon as it is there, it serves.
+    let mut session = server.session();
+    for path in ["/no", "/no/such", "/no/such/place"] {
+        session.create(path, b"");
+    }
+    let locker = connect(&server.url_of("/no/such/place")).await;
+    hold(&locker, NAME, ttl(TTL)).await.release().await.unwrap();
+}
+
+/// An address that is no ZooKeeper, or nobody at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_is_no_zookeeper() {
+    let redis = Redis::start();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        listener.local_addr().unwrap()
+    };
+    for address in [redis.address(), silent.local_addr().unwrap(), closed] {
+        let url = format!("zookeeper://{address}?request_timeout=1s");
+        let error = try_connect(&url).await.unwrap_err();
+        check_error(&error, ErrorKind::Unreachable, &[&address.to_string()]);
+    }
+}
+
+/// A server from before 3.5 is told when connecting, with what is needed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_too_old() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("zookeeper://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(serve_as_3_4(stream));
+        }
+    });
+    let error = try_connect(&url).await.unwrap_err();
+    check_error(&error, ErrorKind::Unsupported, &["too old", "3.6"]);
+    serving.abort();
+}
+
+/// Opens a session and has no node that is asked for, as the configuration of the ensemble, which
+/// servers have since 3.5. Where a client is gone it ends.
+async fn serve_as_3_4(mut stream: TcpStream) -> std::io::Result<()> {
+    const CLOSE: i32 = -11;
+    let hello = read_frame(&mut stream).await?;
+    let asked = i32::from_be_bytes(hello[12..16].try_into().unwrap());
+    let mut greeting = [0_i32, asked.clamp(4000, 40_000), 0, 7, 16].map(i32::to_be_bytes).concat();
+    greeting.extend([0; 16]);
+    write_frame(&mut stream, &greeting).await?;
+    loop {
+        let request = read_frame(&mut stream).await?;
+        if request[4..8] == CLOSE.to_be_bytes() {
+            return Ok(());
+        }
+        let mut refusal = request[..4].to_vec();
+        refusal.extend(1_i64.to_be_bytes());
+        refusal.extend(codes::NO_NODE.to_be_bytes());
+        write_frame(&mut stream, &refusal).await?;
+    }
+}
+
+async fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let length = stream.read_u32().await?;
+    let mut frame = vec![0; length as usize];
+    stream.read_exact(&mut frame).await?;
+    Ok(frame)
+}
+
+async fn write_frame(stream: &mut TcpStream, frame: &[u8]) -> std::io::Result<()> {
+    stream.write_u32(u32::try_from(frame.len()).unwrap()).await?;
+    stream.write_all(frame).await
+}
+
+/// One of several servers that is not there costs nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_several_addresses_is_nobody() {
+    let server = ZooKeeper::start();
+    let url = format!("zookeeper://127.0.0.1:1,{}", server.address());
+    for _ in 0..3 {
+        hold(&connect(&url).await, NAME, ttl(TTL)).await.release().await.unwrap();
+    }
+}
+
+/// A node of this name that another program uses for something else is left alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_not_ours() {
+    let server = ZooKeeper::start();
+    let locker = connect(&server.url()).await;
+    let mut session = server.session();
+    session.create("/brokers", b"");
+    session.create("/brokers/ids", b"x");
+    let error = failure(&locker, "brokers", ttl(TTL)).await;
+    check_error(&error, ErrorKind::ForeignKey, &["ids"]);
+    assert_eq!(session.children("/brokers"), ["ids"]);
+    session.try_create("/live", b"here", Kind::Ephemeral, &[]).unwrap();
+    let error = failure(&locker, "live", ttl(TTL)).await;
+    check_error(&error, ErrorKind::ForeignKey, &["ephemeral"]);
+    assert_eq!(session.try_read("/live").unwrap(), b"here");
+    // What is listed is ours.
+    let listed = locker.list("", None, 100).await.unwrap();
+    assert!(!listed.iter().any(|view| !view.holders.is_empty()), "{listed:?}");
+    // Data in the lock's own node is nobody's business.
+    session.create("/with-data", b"a note");
+    hold(&locker, "with-data", ttl(TTL)).await.release().await.unwrap();
+    assert_eq!(session.try_read("/with-data").unwrap(), b"a note");
+}
+
+/// L18: a ttl that the server would make longer or shorter is refused, and the limits are told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ttl_that_the_server_does_not_keep() {
+    let server = Setup::new().tick(Duration::from_secs(1)).start();
+    let locker = connect(&server.url()).await;
+    let mutex = locker.mutex(NAME).unwrap();
+    let short = Options::default().ttl(Duration::from_millis(500));
+    let error = match mutex.with(short) {
+        Err(error) => error,
+        Ok(mutex) => bounded(mutex.acquire()).await.unwrap_err(),
+    };
+    check_error(&error, ErrorKind::InvalidTtl, &["2"]);
+    hold(&locker, NAME, ttl(Duration::from_secs(2))).await.release().await.unwrap();
+    assert!(server.session().children(&format!("/{NAME}")).is_empty());
+}
+
+/// Names that a path could misread are just names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_are_only_names() {
+    let server = ZooKeeper::start();
+    let locker = connect(&server.url()).await;
+    let other = connect(&server.url()).await;
+    let long = "x".repeat(255);
+    let names = [
+        "a",
+        "A",
+        "a/b",
+        "/a",
+        "a/",
+        "zookeeper",
+        "zookeeper/quota",
+        "%2F",
+        "a%2Fb",
+        "日本",
+        "𝕏",
+        "\\",
+        "\"",
+        "_c_x-lock-0000000000",
+        &long,
+    ];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(hold(&locker, name, ttl(TTL)).await);
+    }
+    for (name, guard) in names.iter().zip(guards) {
+        refusal(&other, name).await;
+        assert!(matches!(guard.release().await.unwrap(), Released::Released), "{name}");
+    }
+    assert_eq!(server.session().children("/zookeeper"), ["config", "quota"]);
+}

@@ -1,0 +1,15 @@
+//! What the suite cannot check on this store, with the reasons.
+
+const NO_DETACHING: &str = "a lease ends with the session of the process that has it";
+const NO_FLOOR: &str = "the servers choose the number of a transaction, which is the fence";
+const OWN_SESSION: &str = "only the process that has the session can renew";
+
+/// The cases that cannot run.
+pub(crate) const IGNORED: &[(&str, &str)] = &[
+    ("fencing::never_wraps", NO_FLOOR),
+    ("fencing::rises_above_the_floor", NO_FLOOR),
+    ("lease::that_nobody_keeps_is_kept_by_its_id", NO_DETACHING),
+    ("process::a_detached_lease_outlives_its_process", NO_DETACHING),
+    ("release::of_a_detached_lease_is_asked_for", NO_DETACHING),
+    ("release::works_from_any_connection", OWN_SESSION),
+];
