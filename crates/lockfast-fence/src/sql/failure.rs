@@ -1,0 +1,73 @@
+//! What errors of clients mean for a gate.
+
+use std::error::Error as StdError;
+
+use lockfast_core::{Error, ErrorKind, Retry};
+
+/// What databases say when a table or a column is not there: PostgreSQL, MySQL and MariaDB, SQLite.
+const MISSING: &[&str] = &[
+    "does not exist",
+    "doesn't exist",
+    "Unknown column",
+    "no such table",
+    "no such column",
+    "has no column named",
+];
+
+/// What they say when the transaction must begin again: two wrote at once.
+const CROSSED: &[&str] =
+    &["could not serialize", "deadlock", "Deadlock", "database is locked", "Lock wait timeout"];
+
+/// The error of a check that could not be run.
+pub(super) fn explain(setup: &str, source: Box<dyn StdError + Send + Sync>) -> Error {
+    let said = all_that_is_said(&*source);
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    let error = if has(MISSING) {
+        let message = format!(
+            "the gate's table or column is missing, so that no fence can be checked; make it once \
+             where you make your tables: {setup}"
+        );
+        Error::new(ErrorKind::InvalidConfig, message)
+    } else if has(CROSSED) {
+        let message = "somebody else wrote at the same time; begin the transaction again";
+        Error::new(ErrorKind::Internal, message).with_retry(Retry::Later)
+    } else {
+        Error::new(ErrorKind::Internal, "the fence could not be checked; roll back")
+    };
+    error.with_source(source)
+}
+
+/// Clients tell what the server said in the error itself or in a cause of it.
+fn all_that_is_said(error: &(dyn StdError + 'static)) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        said.push('\n');
+        said.push_str(&error.to_string());
+        cause = error.source();
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_with_what_makes_it() {
+        for said in ["no such table: x", "Table 'a.b' doesn't exist", "no such column: fence"] {
+            let error = explain("CREATE TABLE x", said.into());
+            assert_eq!((error.kind(), error.retry()), (ErrorKind::InvalidConfig, Retry::Never));
+            assert!(error.to_string().contains("CREATE TABLE x"), "{error}");
+            assert!(error.to_string().contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_met_another_writer_begins_again() {
+        let error = explain("CREATE", "database is locked".into());
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Internal, Retry::Later));
+        let error = explain("CREATE", "syntax error".into());
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Internal, Retry::Never));
+    }
+}
