@@ -141,9 +141,11 @@ fn code_of(kind: ErrorKind) -> u8 {
         | ErrorKind::Unsupported
         | ErrorKind::ForeignKey
         | ErrorKind::Conflict => CONFIG,
-        ErrorKind::Taken | ErrorKind::Lost | ErrorKind::NotHeld | ErrorKind::AlreadyHeld => {
-            NOT_ACQUIRED
-        }
+        ErrorKind::Taken
+        | ErrorKind::Lost
+        | ErrorKind::NotHeld
+        | ErrorKind::AlreadyHeld
+        | ErrorKind::StaleFence => NOT_ACQUIRED,
         ErrorKind::Unreachable
         | ErrorKind::NoQuorum
         | ErrorKind::TooLate
@@ -180,6 +182,7 @@ mod tests {
             (ErrorKind::ForeignKey, 78),
             (ErrorKind::Conflict, 78),
             (ErrorKind::Taken, 75),
+            (ErrorKind::StaleFence, 75),
             (ErrorKind::Permission, 77),
             (ErrorKind::InvalidUrl, 78),
         ] {

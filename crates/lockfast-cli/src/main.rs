@@ -10,6 +10,7 @@ mod duration;
 mod exit;
 mod guard;
 mod held;
+mod lease_time;
 mod output;
 mod plan;
 mod process;

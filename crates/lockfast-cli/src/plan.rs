@@ -244,12 +244,12 @@ pub(crate) fn label(claim: &Claim) -> Result<Label, Failure> {
     }
 }
 
-/// How the lock is asked for and kept.
+/// How the lock is asked for and kept, without its times, which depend on the store.
 ///
 /// # Errors
 /// When a duration is not one.
-pub(crate) fn options(claim: &Claim, ttl: Duration) -> Result<Options, Failure> {
-    let mut options = Options::default().ttl(ttl);
+pub(crate) fn options(claim: &Claim) -> Result<Options, Failure> {
+    let mut options = Options::default();
     if claim.try_once {
         options = options.no_wait();
     } else if let Some(wait) = &claim.wait {

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::waiting::wait_for;
 use crate::args::{Acquire, Global};
 use crate::exit::{self, Failure, Outcome};
+use crate::lease_time::LeaseTime;
 use crate::output::{Output, timestamp, write_out};
 use crate::plan::{self, Store};
 use crate::process::signals::Signals;
@@ -21,7 +22,7 @@ use crate::process::signals::Signals;
 pub(crate) async fn run(args: &Acquire, global: &Global, output: &Output) -> Outcome {
     let name = plan::name(&args.name)?;
     let ttl = plan::ttl(&args.ttl)?;
-    let options = plan::options(&args.claim, ttl)?;
+    let options = plan::options(&args.claim)?;
     let mode = plan::mode(&args.claim)?;
     let label = plan::label(&args.claim)?;
     let store = Store::choose(global, output)?;
@@ -32,7 +33,8 @@ pub(crate) async fn run(args: &Acquire, global: &Global, output: &Output) -> Out
         locker = store.connect_for(label, output) => locker?,
         signal = signals.next() => return Err(Failure::quiet(exit::of_signal(signal.as_raw()))),
     };
-    let lock = locker.lock(&name, mode)?.with(options)?;
+    let time = LeaseTime::of(Some(ttl)).fit(locker.profile(), output);
+    let lock = locker.lock(&name, mode)?.with(options.ttl(time.ttl))?;
     let acquisition = lock.acquire_detached();
     let lease = wait_for(acquisition, &locker, &name, &mut signals, output).await?;
     if let Err(failure) = print(&lease, output) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use lockfast::{Guard, Locker, Mode, Moment, Options};
+use lockfast::{Guard, Locker, Mode, Moment};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -16,8 +16,6 @@ use crate::exit::{Failure, Outcome};
 use crate::output::{Output, write_out};
 use crate::plan::Store;
 
-/// The lease of everything that is measured.
-const TTL: Duration = Duration::from_secs(30);
 /// How many acquisitions are in flight while the leases to be renewed are taken.
 const AT_ONCE: u32 = 256;
 
@@ -50,9 +48,7 @@ async fn cycle(store: &Store, tasks: u32, seconds: u64, output: &Output) -> Outc
     let start = Moment::now();
     let mut running = JoinSet::new();
     for number in 0..tasks {
-        let lock = locker
-            .lock(name("cycle", number), Mode::Exclusive)?
-            .with(Options::default().ttl(TTL))?;
+        let lock = locker.lock(name("cycle", number), Mode::Exclusive)?;
         let stop = Arc::clone(&stop);
         running.spawn(async move {
             let mut latencies = Vec::new();
@@ -92,8 +88,7 @@ async fn handover(store: &Store, waiters: u32, seconds: u64, output: &Output) ->
     let mut locks = Vec::new();
     for _ in 0..waiters {
         let locker = store.connect(Locker::builder()).await?;
-        let options = Options::default().ttl(TTL);
-        locks.push(locker.lock(name("handover", 0), Mode::Exclusive)?.with(options)?);
+        locks.push(locker.lock(name("handover", 0), Mode::Exclusive)?);
     }
     let mut running = JoinSet::new();
     let start = Moment::now();
@@ -206,9 +201,7 @@ async fn take_many(locker: &Locker, leases: u32) -> Result<Vec<Guard>, Failure> 
     let mut guards = Vec::with_capacity(leases as usize);
     let mut taking = JoinSet::new();
     for number in 0..leases {
-        let lock = locker
-            .lock(name("renew", number), Mode::Exclusive)?
-            .with(Options::default().ttl(TTL))?;
+        let lock = locker.lock(name("renew", number), Mode::Exclusive)?;
         taking.spawn(async move { lock.acquire().await });
         while taking.len() >= AT_ONCE as usize {
             guards.extend(next(&mut taking).await?);

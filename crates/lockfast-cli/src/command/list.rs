@@ -81,7 +81,7 @@ fn rows(lock: &LockView) -> Vec<[String; 7]> {
             holder.fence.map_or_else(|| "-".to_owned(), |fence| fence.to_string()),
             holder.label.as_ref().map_or_else(|| "another program".into(), ToString::to_string),
             timestamp(holder.since),
-            brief(holder.remaining),
+            holder.time_left().map_or_else(|| "-".to_owned(), brief),
             waiting.clone(),
         ]
     };

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::args::{Global, Renew};
 use crate::exit::{Failure, NOT_ACQUIRED, Outcome};
+use crate::lease_time::LeaseTime;
 use crate::output::{Output, timestamp, write_out};
 use crate::plan::{self, Store};
 
@@ -23,7 +24,8 @@ pub(crate) async fn run(args: &Renew, global: &Global, output: &Output) -> Outco
     let holder = plan::holder(&args.holder)?;
     let store = Store::choose(global, output)?;
     let locker = store.connect(Locker::builder()).await?;
-    let renewed = locker.renew_detached(&name, holder, ttl).await;
+    let time = LeaseTime::of(Some(ttl)).fit(locker.profile(), output);
+    let renewed = locker.renew_detached(&name, holder, time.ttl).await;
     let deadline = renewed.map_err(|error| not_held(&name, error))?;
     let left = deadline.remaining(Moment::now());
     let deadline = timestamp(wall_clock() + left);

@@ -17,20 +17,20 @@ use crate::args::{Global, OnLost, Run};
 use crate::exit::{Failure, LOST, NOT_ACQUIRED, NOT_EXECUTABLE, Outcome, RUN_FAILED};
 use crate::guard::{Job, Supervisor, Verdict};
 use crate::held::{self, Held, Hold};
+use crate::lease_time::LeaseTime;
 use crate::output::Output;
 use crate::plan::{self, Store};
 use crate::process::lookup;
 use crate::process::signals::Signals;
 use crate::process::token::TokenSink;
 
-const TTL_DEFAULT: Duration = Duration::from_secs(30);
 const GRACE_DEFAULT: Duration = Duration::from_secs(5);
 
 /// What is to be run, checked.
 struct Plan {
     name: LockName,
     mode: Mode,
-    ttl: Duration,
+    time: LeaseTime,
     grace: Duration,
     on_lost: OnLost,
     options: Options,
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: Run, global: &Global, output: &Output) -> Outcome 
 
 async fn hold_and_run(args: Run, global: &Global, output: &Output) -> Outcome {
     let mut token = TokenSink::check(args.fd.as_deref())?;
-    let plan = Plan::new(&args)?;
+    let mut plan = Plan::new(&args)?;
     let around = held::around_us();
     if let Some(held) = find_withheld(&plan, &around, global)? {
         token.open(args.token_file.as_deref())?;
@@ -64,7 +64,8 @@ async fn hold_and_run(args: Run, global: &Global, output: &Output) -> Outcome {
     }
     let store = Store::choose(global, output)?;
     let locker = store.connect_for(plan.label.clone(), output).await?;
-    let lock = locker.lock(&plan.name, plan.mode)?.with(plan.options.clone())?;
+    plan.time = plan.time.fit(locker.profile(), output);
+    let lock = locker.lock(&plan.name, plan.mode)?.with(plan.options())?;
     let fingerprint = store.fingerprint(&locker);
     if let Some(held) = find_outer(&plan, &around, fingerprint, &locker).await? {
         token.open(args.token_file.as_deref())?;
@@ -134,22 +135,22 @@ fn conclude(
 impl Plan {
     fn new(args: &Run) -> Result<Self, Failure> {
         let name = plan::name(&args.name)?;
-        let ttl = args.ttl.as_deref().map_or(Ok(TTL_DEFAULT), plan::ttl)?;
+        let mut time = LeaseTime::of(args.ttl.as_deref().map(plan::ttl).transpose()?);
         let grace = args
             .grace
             .as_deref()
             .map_or(Ok(GRACE_DEFAULT), |typed| plan::span("--grace", typed, Duration::ZERO))?;
-        let mut options = plan::options(&args.claim, ttl)?;
+        let options = plan::options(&args.claim)?;
         if let Some(renew) = &args.renew {
             let interval = plan::span("--renew", renew, Duration::from_millis(1))?;
-            if interval * 2 > ttl {
+            if interval * 2 > time.ttl {
                 return Err(Failure::usage(format!(
                     "--renew {} does not fit --ttl {}: two renewals must fit into a lease",
                     brief(interval),
-                    brief(ttl)
+                    brief(time.ttl)
                 )));
             }
-            options = options.renew_interval(interval);
+            time.renew_interval = Some(interval);
         }
         let variables =
             args.env.iter().map(|typed| plan::variable(typed)).collect::<Result<Vec<_>, _>>()?;
@@ -170,7 +171,7 @@ impl Plan {
         Ok(Self {
             name,
             mode,
-            ttl,
+            time,
             grace,
             on_lost: args.on_lost,
             options,
@@ -179,6 +180,15 @@ impl Plan {
             path,
             argv: args.command.clone(),
         })
+    }
+
+    /// How the lock is asked for and kept.
+    fn options(&self) -> Options {
+        let options = self.options.clone().ttl(self.time.ttl);
+        match self.time.renew_interval {
+            Some(interval) => options.renew_interval(interval),
+            None => options,
+        }
     }
 
     fn into_job(
@@ -206,7 +216,7 @@ impl Plan {
             url: store.url().to_owned(),
             witness,
             is_bound_to_connection: locker.profile().expiry == Expiry::Session,
-            ttl: self.ttl,
+            ttl: self.time.ttl,
             grace: self.grace,
             on_lost: self.on_lost,
             path: self.path.into_os_string(),

@@ -1,9 +1,11 @@
 //! How locks and their holders are shown, to people and to programs.
 
+use std::time::Duration;
+
 use lockfast::{HolderView, LockView, Mode, Refusal};
 use lockfast_core::error::quote;
 use lockfast_core::time::wall_clock;
-use lockfast_core::view::brief;
+use lockfast_core::view::{brief, left};
 use serde_json::{Value, json};
 
 use crate::output::timestamp;
@@ -32,9 +34,13 @@ fn holder_value(holder: &HolderView) -> Value {
         "permits": permits(holder.mode),
         "fence": holder.fence.map(|fence| fence.get()),
         "since": timestamp(holder.since),
-        "until": timestamp(wall_clock() + holder.remaining),
-        "remaining_ms": u64::try_from(holder.remaining.as_millis()).unwrap_or(u64::MAX),
+        "until": holder.time_left().and_then(until),
+        "remaining_ms": holder.time_left().map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
     })
+}
+
+fn until(left: Duration) -> Option<String> {
+    wall_clock().checked_add(left).map(timestamp)
 }
 
 /// The mode in one word, stable.
@@ -61,10 +67,10 @@ pub(crate) fn describe_holder(holder: &HolderView) -> String {
     let held = wall_clock().duration_since(holder.since).unwrap_or_default();
     let fence = holder.fence.map_or_else(String::new, |fence| format!(", fence {fence}"));
     format!(
-        "{who} since {} ({} ago), {} left{fence}",
+        "{who} since {} ({} ago), {}{fence}",
         timestamp(holder.since),
         brief(held),
-        brief(holder.remaining)
+        left(holder.time_left())
     )
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use lockfast_faults::redis::{Redis, Setup};
+use lockfast_faults::server::Server as _;
 
 use crate::sandbox::{Finished, Running, Sandbox, undisturbed};
 
@@ -150,6 +151,8 @@ fn sections(scheme: &str) -> &'static [&'static str] {
         "redlock" => &["Redlock", "Redis"],
         "postgres" => &["PostgreSQL"],
         "mysql" => &["MySQL and MariaDB"],
+        "etcd" => &["etcd"],
+        "zookeeper" => &["ZooKeeper"],
         other => panic!("the page has no section for {other}:"),
     }
 }

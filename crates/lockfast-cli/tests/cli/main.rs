@@ -13,9 +13,11 @@ mod commands;
 mod crash;
 mod doctor;
 mod environment;
+mod etcd;
 mod exclusion;
 mod migrate;
 mod redis;
+mod refusal;
 #[path = "../sandbox/mod.rs"]
 mod sandbox;
 mod session;
@@ -23,3 +25,4 @@ mod signals;
 mod snippets;
 mod terminal;
 mod torture;
+mod zookeeper;

@@ -3,6 +3,7 @@
 
 use lockfast_faults::mysql::{Flavor, Mysql};
 use lockfast_faults::postgres::Postgres;
+use lockfast_faults::server::Server as _;
 
 use crate::sandbox::{Finished, Running, Sandbox};
 

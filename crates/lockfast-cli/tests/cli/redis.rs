@@ -9,44 +9,8 @@ use lockfast_faults::redis::topology::wait_for_sync;
 use lockfast_faults::redis::{Redis, Setup};
 use lockfast_faults::url::encode;
 
+use crate::refusal::{SECRET, case, check};
 use crate::sandbox::Sandbox;
-
-/// What no message may show.
-const SECRET: &str = "geheim";
-
-struct Case {
-    number: &'static str,
-    url: String,
-    code: i32,
-    words: Vec<String>,
-}
-
-fn case(number: &'static str, url: String, code: i32, words: &[&str]) -> Case {
-    Case { number, url, code, words: words.iter().map(ToString::to_string).collect() }
-}
-
-/// Runs `show x` on each, with the URL where others cannot see it, and `run`, whose command must not
-/// start.
-fn check(cases: &[Case]) {
-    let sandbox = Sandbox::new();
-    for Case { number, url, code, words } in cases {
-        for (arguments, code) in
-            [(["show", "x"].as_slice(), *code), (&["run", "x", "--", "touch", "started"], 125)]
-        {
-            let mut command = sandbox.command(arguments);
-            command.env("LOCKFAST_URL", url);
-            let finished = crate::sandbox::Running::new(command).finish();
-            let said = &finished.stderr;
-            assert_eq!(finished.status.code(), Some(code), "{number}: {said}");
-            for word in words {
-                assert!(said.contains(word), "{number}: no {word:?} in {said}");
-            }
-            assert!(!said.contains(SECRET), "{number}: {said}");
-            assert!(finished.stdout.is_empty(), "{number}: {}", finished.stdout);
-        }
-        assert!(!sandbox.path("started").exists(), "{number}: the command was started");
-    }
-}
 
 #[test]
 fn a_url_that_is_wrong() {
@@ -160,4 +124,18 @@ fn texts_of_other_programs_stay_on_their_line() {
         assert!(!said.lines().any(|line| line.starts_with("L: free")), "{arguments:?}: {said}");
         assert!(said.contains("evil\\nL: free"), "{arguments:?}: {said}");
     }
+}
+
+/// B73: a lock of another program that has no ttl is shown, and no time is told.
+#[test]
+fn a_lock_without_an_end_is_shown() {
+    let redis = Redis::start();
+    redis.cli(&["SET", "x", "somebody"]);
+    let sandbox = Sandbox::on(&redis.url());
+    let shown = sandbox.run(["show", "x"]).expect(0).stdout;
+    assert!(shown.contains("another program") && shown.contains("without an end"), "{shown}");
+    let holder = sandbox.run(["show", "x", "--json"]).expect(0).json()["holders"][0].clone();
+    assert!(holder["until"].is_null() && holder["remaining_ms"].is_null(), "{holder}");
+    let refused = sandbox.run(["run", "x", "--try", "--", "true"]).expect(75).stderr;
+    assert!(refused.contains("without an end"), "{refused}");
 }

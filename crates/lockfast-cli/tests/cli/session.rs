@@ -32,3 +32,20 @@ fn a_killed_wrapper_does_not_let_the_next_in_before_its_job_is_gone() {
     let sessions = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
     eventually("nothing to be left", || postgres.sql(sessions) == "0");
 }
+
+/// What the store cannot keep becomes what it can, with one line on standard error; what it lacks
+/// is refused before anything is locked.
+#[test]
+fn a_ttl_that_the_store_does_not_keep_becomes_one_that_it_does() {
+    let postgres = Postgres::start();
+    let sandbox = Sandbox::on(&format!("{}?mode=advisory", postgres.url()));
+    let done = sandbox.run(["run", "job", "--ttl", "500ms", "--", "true"]).expect(0);
+    let warning =
+        "lockfast: warning: a ttl of 500ms becomes 1s: postgres keeps leases of 1s to 24h";
+    assert!(done.stderr.starts_with(warning), "{}", done.stderr);
+    assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
+    let done = sandbox.run(["run", "job", "--ttl", "1s", "--", "true"]).expect(0);
+    assert_eq!(done.stderr, "");
+    let refused = sandbox.run(["acquire", "job", "--ttl", "1m", "--try"]).expect(78);
+    assert!(refused.stderr.contains("ends with its connection; use mode=lease"));
+}

@@ -84,7 +84,7 @@ fn a_short_run_on_the_embedded_store() {
         serde_json::from_str(&sandbox.read("out/verdict.json")).unwrap();
     assert_eq!(stored, verdict);
     assert!(
-        finished.stderr.contains("left out cut, stall, delay, lost-replies: "),
+        finished.stderr.contains("left out cut, stall, delay, lost-replies, partition: "),
         "{}",
         finished.stderr
     );
@@ -104,6 +104,39 @@ fn a_short_run_through_proxies_with_a_password_that_nobody_sees() {
         let holds_it = bytes.windows(6).any(|window| window == b"geheim");
         assert!(!holds_it, "{}", path.display());
     }
+}
+
+#[test]
+fn a_partition_cuts_several_workers_off() {
+    let redis = Setup::new().start();
+    let sandbox = Sandbox::on(&redis.url());
+    let options = ["--seed", "7", "--faults", "partition"];
+    let finished = sandbox.run(SHORT.iter().chain(&options)).expect(0);
+    let events = history(&sandbox);
+    check_whole(&events, &finished);
+    let faults = events.iter().filter_map(|event| match &event.what {
+        What::Fault { number, target, .. } => Some((event.at, *number, target.as_str())),
+        _ => None,
+    });
+    // Half of a second after both were cut off, and with that one ttl, nobody grants them anything.
+    let (mut cut_off, mut left) = (Vec::new(), 0);
+    for (from, number, target) in faults {
+        let (_, workers) = target.split_once("the way of workers ").unwrap();
+        let workers: Vec<u32> = workers.split(", ").map(|it| it.parse().unwrap()).collect();
+        assert_eq!(workers.len(), 2, "{target}");
+        let healed = |what: &What| matches!(what, What::Healed { number: its } if *its == number);
+        let until = events.iter().find(|event| healed(&event.what)).unwrap().at;
+        let within = from + 500_000_000..until;
+        let granted = events.iter().filter(|event| {
+            within.contains(&event.at) && matches!(event.what, What::Granted { .. })
+        });
+        for event in granted {
+            let is_cut_off = event.worker.is_some_and(|worker| workers.contains(&worker));
+            if is_cut_off { cut_off.push(event) } else { left += 1 }
+        }
+    }
+    assert!(cut_off.is_empty(), "{cut_off:?}");
+    assert!(left > 0, "nobody used the locks meanwhile");
 }
 
 #[test]
@@ -133,7 +166,7 @@ fn a_seed_gives_the_same_plan_and_nothing_is_done() {
     assert_eq!(plan("7"), plan("7"));
     assert_ne!(plan("7"), plan("8"));
     assert!(plan("7").lines().count() > 20, "{}", plan("7"));
-    for fault in ["kill", "pause", "cut", "stall", "delay", "lost-replies"] {
+    for fault in ["kill", "pause", "cut", "stall", "delay", "lost-replies", "partition"] {
         assert!(plan("7").contains(fault), "{fault}: {}", plan("7"));
     }
     assert_eq!(std::fs::read_dir(sandbox.path("")).unwrap().count(), 0);

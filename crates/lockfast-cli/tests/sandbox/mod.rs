@@ -21,6 +21,7 @@ pub(crate) struct Sandbox {
 }
 
 /// What a finished command printed, and its code.
+#[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
@@ -148,8 +149,7 @@ impl Sandbox {
         let command = ["--", "sh", "-c", &script];
         let arguments = ["run"].iter().chain(options).chain(&command);
         let running = self.start(arguments);
-        eventually("the script to start", || self.path("started").exists());
-        running
+        running.until("the script to start", || self.path("started").exists())
     }
 
     /// Whether the store says that somebody holds it.
@@ -190,6 +190,24 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for a state that it brings about, with a bound; what it said otherwise tells why not.
+    #[track_caller]
+    pub(crate) fn until(mut self, what: &str, mut state: impl FnMut() -> bool) -> Self {
+        let start = Moment::now();
+        while !state() {
+            let has_ended = self.child().try_wait().unwrap().is_some();
+            if has_ended || Moment::now().since(start) > BOUND {
+                let (pid, took) = (self.pid(), Moment::now().since(start));
+                let was = state_of(pid);
+                let _ = kill_process(pid, Signal::CONT);
+                let _ = self.child().kill();
+                panic!("waited {took:?} for {what}; state {was:?}, then {:?}", self.finish());
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self
     }
 
     /// Kills this wrapper and its guard in one instant, so that neither can do anything about it.

@@ -5,9 +5,11 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
+use lockfast_faults::etcd;
 use lockfast_faults::mysql::{Flavor, Mysql};
 use lockfast_faults::postgres::Postgres;
 use lockfast_faults::redis;
+use lockfast_faults::zookeeper::{Access, Kind, ZooKeeper};
 use tempfile::TempDir;
 
 use crate::sandbox::Sandbox;
@@ -30,9 +32,11 @@ pub(crate) struct Row {
     pub(crate) is_fair: bool,
     /// Whether it sees the end of a process, before any ttl.
     pub(crate) sees_processes: bool,
-    /// Whether a lock is held by a session, and so as long as that: no ttl ends it, it does not outlive
-    /// its process, and neither a label's text nor an operator's reason is known.
+    /// Whether a lock is held by a session, and so as long as that: no ttl ends it, and neither a
+    /// label's text nor an operator's reason is known.
     pub(crate) is_session: bool,
+    /// Whether a lock can outlive the process that took it.
+    pub(crate) has_detached: bool,
 }
 
 /// A store that runs: its URL, and what ends when it is dropped.
@@ -52,6 +56,7 @@ pub(crate) const ROWS: &[Row] = &[
         is_fair: true,
         sees_processes: true,
         is_session: false,
+        has_detached: true,
     },
     Row {
         name: "redis",
@@ -62,6 +67,7 @@ pub(crate) const ROWS: &[Row] = &[
         is_fair: true,
         sees_processes: false,
         is_session: false,
+        has_detached: true,
     },
     Row {
         name: "redlock",
@@ -72,6 +78,7 @@ pub(crate) const ROWS: &[Row] = &[
         is_fair: false,
         sees_processes: false,
         is_session: false,
+        has_detached: true,
     },
     Row {
         name: "postgres",
@@ -82,6 +89,7 @@ pub(crate) const ROWS: &[Row] = &[
         is_fair: true,
         sees_processes: false,
         is_session: false,
+        has_detached: true,
     },
     Row {
         name: "advisory",
@@ -92,6 +100,7 @@ pub(crate) const ROWS: &[Row] = &[
         is_fair: true,
         sees_processes: true,
         is_session: true,
+        has_detached: false,
     },
     Row {
         name: "mariadb",
@@ -102,6 +111,7 @@ pub(crate) const ROWS: &[Row] = &[
         is_fair: true,
         sees_processes: false,
         is_session: false,
+        has_detached: true,
     },
     Row {
         name: "mysql",
@@ -112,6 +122,29 @@ pub(crate) const ROWS: &[Row] = &[
         is_fair: true,
         sees_processes: false,
         is_session: false,
+        has_detached: true,
+    },
+    Row {
+        name: "zookeeper",
+        schemes: &["zookeeper", "zookeepers"],
+        start: start_zookeeper,
+        has_shared: true,
+        has_permits: true,
+        is_fair: true,
+        sees_processes: false,
+        is_session: false,
+        has_detached: false,
+    },
+    Row {
+        name: "etcd",
+        schemes: &["etcd", "etcds"],
+        start: start_etcd,
+        has_shared: true,
+        has_permits: true,
+        is_fair: true,
+        sees_processes: false,
+        is_session: false,
+        has_detached: true,
     },
 ];
 
@@ -168,6 +201,25 @@ fn start_flavor(flavor: Flavor) -> Started {
     server.sql(&format!("CREATE USER app IDENTIFIED BY '{SECRET}'"));
     server.sql("GRANT ALL ON lockfast.* TO app");
     Started { url: server.url_as("app", Some(SECRET)), _servers: Box::new(server) }
+}
+
+fn start_etcd() -> Started {
+    // Checking a password costs what most of the processes do, unless it is told to cost little.
+    let mut server = etcd::Setup::new().option("--bcrypt-cost=4").start();
+    server.add_user("app", SECRET, "");
+    server.require_users();
+    Started { url: server.url_as("app", SECRET), _servers: Box::new(server) }
+}
+
+fn start_zookeeper() -> Started {
+    // It keeps leases of 1 s to 10 s: longer ones of the scenarios become 10 s.
+    let server = ZooKeeper::start();
+    let mut session = server.session();
+    session.introduce(&format!("app:{SECRET}"));
+    let access = Access { rights: "cdrw", scheme: "auth", id: "" };
+    session.try_create("/locks", b"", Kind::Persistent, &[access]).unwrap();
+    let url = format!("zookeeper://app:{SECRET}@{}/locks", server.address());
+    Started { url, _servers: Box::new(server) }
 }
 
 /// A row and its servers, once they are needed.

@@ -85,8 +85,7 @@ impl<'a> Stage<'a> {
         let command = ["--", "sh", "-c", script];
         let waiter =
             self.start(["run", self.lock.as_str()].iter().chain(options).chain(&command).copied());
-        eventually("the waiter to queue", || self.sandbox.waiting(&self.lock) >= place);
-        waiter
+        waiter.until("the waiter to queue", || self.sandbox.waiting(&self.lock) >= place)
     }
 
     /// A command line that visits the place `place`, where only one may be at a time.

@@ -23,14 +23,18 @@ pub(super) const GROUP: Group = Group {
 /// Where a lock ends with its process, nothing is taken, and it is said what to do.
 fn check_refusal(stage: &Stage<'_>) {
     let refused = stage.run(["acquire", &stage.lock, "--ttl", "60s", "--try", "--json"]).expect(78);
-    let words = ["cannot outlive the process", "use mode=lease"];
+    let advice = match stage.row.is_session {
+        true => "use mode=lease",
+        false => "use a store that keeps leases by their ttl",
+    };
+    let words = ["no leases that outlive their process", advice];
     assert!(words.iter().all(|word| refused.stderr.contains(word)), "{}", refused.stderr);
     assert_eq!(refused.stdout, "");
     assert!(!stage.sandbox.is_held(&stage.lock));
 }
 
 fn acquire_renew_release(stage: &Stage<'_>) {
-    if stage.row.is_session {
+    if !stage.row.has_detached {
         return check_refusal(stage);
     }
     let name = stage.lock.as_str();
@@ -64,7 +68,7 @@ fn acquire_renew_release(stage: &Stage<'_>) {
 
 /// And then expires.
 fn an_acquired_lock_outlives_its_command(stage: &Stage<'_>) {
-    if stage.row.is_session {
+    if !stage.row.has_detached {
         return check_refusal(stage);
     }
     stage.run(["acquire", &stage.lock, "--ttl", "3s"]).expect(0);
@@ -91,7 +95,7 @@ fn a_shell_does_not_go_on_without_the_lock(stage: &Stage<'_>) {
     ];
     let holder = stage.hold_until_go(&[]);
     // Where a lock ends with its process, none of this can work, and it ends at once, too.
-    let code = if stage.row.is_session { 78 } else { 75 };
+    let code = if stage.row.has_detached { 75 } else { 78 };
     for way in ways {
         // The last one has a code of its own.
         let code = if way.contains("exit 75") { 75 } else { code };
@@ -101,7 +105,7 @@ fn a_shell_does_not_go_on_without_the_lock(stage: &Stage<'_>) {
     }
     stage.go();
     holder.finish().expect(0);
-    for way in ways.into_iter().filter(|_| !stage.row.is_session) {
+    for way in ways.into_iter().filter(|_| stage.row.has_detached) {
         let release = "echo $holder | lockfast release $LOCK --holder - && echo $fence";
         let granted = run_shell(stage, &format!("{way}; {release}")).expect(0);
         assert!(granted.stdout.trim().parse::<u64>().is_ok(), "{way}: {}", granted.stdout);

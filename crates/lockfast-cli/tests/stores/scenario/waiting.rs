@@ -38,8 +38,11 @@ fn a_held_lock_is_refused_at_once(stage: &Stage<'_>) {
     let refused = stage.try_it().expect(75);
     let took = Moment::now().since(asked);
     assert!(took < Duration::from_secs(5), "{took:?}");
-    let label = if stage.row.is_session { "lockfast" } else { "nightly" };
-    for words in [&stage.lock, label, &format!("pid {pid}"), &host, "since 20", "left"] {
+    let (label, end) = match stage.row.is_session {
+        true => ("lockfast", "without an end"),
+        false => ("nightly", "left"),
+    };
+    for words in [&stage.lock, label, &format!("pid {pid}"), &host, "since 20", end] {
         assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
     }
     let shown = stage.run(["show", &stage.lock, "--json"]).expect(0).json();
