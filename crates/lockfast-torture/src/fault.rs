@@ -20,6 +20,8 @@ pub enum Fault {
     Delay,
     /// What a worker is answered vanishes, and then the connection breaks.
     LostReplies,
+    /// Several workers cannot reach the store, and nothing of it reaches them.
+    Partition,
     /// The wall clock of a worker steps.
     Clock,
     /// What a rig can do to its servers.
@@ -27,13 +29,14 @@ pub enum Fault {
 }
 
 /// The faults that need no rights on any server.
-pub const OF_WORKERS: [Fault; 7] = [
+pub const OF_WORKERS: [Fault; 8] = [
     Fault::Kill,
     Fault::Pause,
     Fault::Cut,
     Fault::Stall,
     Fault::Delay,
     Fault::LostReplies,
+    Fault::Partition,
     Fault::Clock,
 ];
 
@@ -47,6 +50,7 @@ impl Fault {
             Self::Stall => "stall",
             Self::Delay => "delay",
             Self::LostReplies => "lost-replies",
+            Self::Partition => "partition",
             Self::Clock => "clock",
             Self::Server(fault) => fault.name,
         }
@@ -54,7 +58,8 @@ impl Fault {
 
     /// Whether it happens between a worker and the store.
     pub fn is_of_link(self) -> bool {
-        matches!(self, Self::Cut | Self::Stall | Self::Delay | Self::LostReplies)
+        use Fault::{Cut, Delay, LostReplies, Partition, Stall};
+        matches!(self, Cut | Stall | Delay | LostReplies | Partition)
     }
 
     fn steps_clock(self) -> bool {
@@ -168,7 +173,7 @@ mod tests {
         assert!(all.faults.contains(&Fault::Kill));
         assert_eq!(
             all.left_out[0],
-            "left out cut, stall, delay, lost-replies: the store has no address"
+            "left out cut, stall, delay, lost-replies, partition: the store has no address"
         );
         let refusal = select("cut", None, Some("the store has no address")).unwrap_err();
         assert_eq!(refusal, "cut is not possible here: the store has no address");

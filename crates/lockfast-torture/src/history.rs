@@ -99,7 +99,7 @@ pub enum What {
         number: u32,
         /// What kind, as in `--faults`.
         fault: String,
-        /// To whom or what: `worker 2`, `server 1`, `the way of worker 3`.
+        /// To whom or what: `worker 2`, `server 1`, `the way of worker 3`, `the way of workers 0, 2`.
         target: String,
         /// Whether no lock can be granted to anybody while it lasts.
         outage: bool,
@@ -163,6 +163,10 @@ pub enum What {
         last: Option<u64>,
         /// The deadline that it had.
         deadline: u64,
+        /// Of a loss that was told after it: for how much of that time the machine kept the process
+        /// from running.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept: Option<u64>,
     },
     /// The answer to a release has come.
     Released {

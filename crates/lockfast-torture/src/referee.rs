@@ -168,7 +168,10 @@ mod tests {
         [
             event(at, What::Asked { claim: 1, lock, mode, wait: None }),
             event(at + 1, What::Granted { claim: 1, fence: 1, deadline }),
-            event(at + 2, What::Ended { claim: 1, how, cause: None, last: None, deadline }),
+            event(
+                at + 2,
+                What::Ended { claim: 1, how, cause: None, last: None, deadline, kept: None },
+            ),
         ]
     }
 

@@ -7,19 +7,21 @@ use std::time::Duration;
 use lockfast_core::Address;
 use lockfast_core::address::{Place, read_host};
 use lockfast_faults::proxy::{Link, Proxy};
-use lockfast_faults::seed::Seed;
+use lockfast_faults::seed::{Dice, Seed};
 
 use crate::fault::Fault;
 
 /// The schemes of stores that are reached by TCP at the addresses in their URL alone, with the port
 /// that each has unless it is said.
-const PORTS: [(&str, u16); 6] = [
+const PORTS: [(&str, u16); 8] = [
     ("redis", 6379),
     ("redlock", 6379),
     ("postgres", 5432),
     ("postgresql", 5432),
     ("mysql", 3306),
     ("mariadb", 3306),
+    ("etcd", 2379),
+    ("zookeeper", 2181),
 ];
 
 /// Options of URLs by which a server's certificate is checked, which names its own address.
@@ -47,7 +49,9 @@ impl Route {
                     "the servers of this store tell clients each other's addresses, so no proxy \
                      can stand between"
                 }
-                "rediss" => "a proxy cannot stand in an encrypted connection",
+                "rediss" | "etcds" | "zookeepers" => {
+                    "a proxy cannot stand in an encrypted connection"
+                }
                 _ => "this store is not reached by TCP",
             });
         };
@@ -117,22 +121,14 @@ impl Way {
         &self.url
     }
 
-    /// Begins a fault of the link: on all of them, or on one where there are several.
+    /// Begins a fault of the link: on all of them, or on one where there are several. A partition
+    /// is on all.
     pub fn begin(&self, fault: Fault, ttl: Duration, chance: u64) {
         let mut dice = Seed(chance).dice();
-        let link = match fault {
-            Fault::Cut if dice.one_in(2) => Link::Close,
-            Fault::Cut => Link::Reset,
-            Fault::Stall if dice.one_in(2) => Link::HoldRequests,
-            Fault::Stall => Link::Stall,
-            Fault::Delay => Link::Delay(dice.time_between(Duration::from_millis(1), ttl / 4)),
-            Fault::LostReplies if dice.one_in(3) => Link::HalfOpen,
-            Fault::LostReplies => Link::SwallowReplies,
-            Fault::Kill | Fault::Pause | Fault::Clock | Fault::Server(_) => return,
-        };
+        let Some(link) = link_of(fault, ttl, &mut dice) else { return };
         // Some let new connections overtake what is held on the old ones.
-        let only_open = dice.one_in(3);
-        for proxy in self.touched(chance) {
+        let only_open = dice.one_in(3) && fault != Fault::Partition;
+        for proxy in self.touched(fault, chance) {
             if only_open {
                 proxy.set_open(link);
             } else {
@@ -142,17 +138,21 @@ impl Way {
     }
 
     /// Ends it.
-    pub fn heal(&self, fault: Fault, chance: u64) {
-        for proxy in self.touched(chance) {
-            if fault == Fault::LostReplies {
+    pub fn heal(&self, fault: Fault, ttl: Duration, chance: u64) {
+        let link = link_of(fault, ttl, &mut Seed(chance).dice());
+        for proxy in self.touched(fault, chance) {
+            if matches!(link, Some(Link::HalfOpen | Link::SwallowReplies)) {
                 proxy.reset_open();
             }
             proxy.set(Link::Pass);
         }
     }
 
-    fn touched(&self, chance: u64) -> impl Iterator<Item = &Proxy> {
-        let choice = Seed(chance).of("servers").dice().below(self.proxies.len() as u64 + 1);
+    fn touched(&self, fault: Fault, chance: u64) -> impl Iterator<Item = &Proxy> {
+        let choice = match fault {
+            Fault::Partition => 0,
+            _ => Seed(chance).of("servers").dice().below(self.proxies.len() as u64 + 1),
+        };
         let is_touched = move |place: usize| choice == 0 || choice as usize == place + 1;
         self.proxies
             .iter()
@@ -160,6 +160,23 @@ impl Way {
             .filter(move |(at, _)| is_touched(*at))
             .map(|(_, proxy)| proxy)
     }
+}
+
+/// What a fault does to a connection. A partition is over before a connection notices, and then what
+/// was sent arrives late, or it is not, and then it is lost.
+fn link_of(fault: Fault, ttl: Duration, dice: &mut Dice) -> Option<Link> {
+    Some(match fault {
+        Fault::Cut if dice.one_in(2) => Link::Close,
+        Fault::Cut => Link::Reset,
+        Fault::Stall if dice.one_in(2) => Link::HoldRequests,
+        Fault::Stall => Link::Stall,
+        Fault::Delay => Link::Delay(dice.time_between(Duration::from_millis(1), ttl / 4)),
+        Fault::LostReplies if dice.one_in(3) => Link::HalfOpen,
+        Fault::LostReplies => Link::SwallowReplies,
+        Fault::Partition if dice.one_in(2) => Link::Stall,
+        Fault::Partition => Link::HalfOpen,
+        Fault::Kill | Fault::Pause | Fault::Clock | Fault::Server(_) => return None,
+    })
 }
 
 impl std::fmt::Debug for Route {
@@ -170,7 +187,79 @@ impl std::fmt::Debug for Route {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
+
+    const TTL: Duration = Duration::from_secs(2);
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A server that sends back what it is sent.
+    async fn echo() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.split();
+                    tokio::io::copy(&mut from, &mut to).await
+                });
+            }
+        });
+        address
+    }
+
+    /// Sends a byte, and says how the answer is within so much time: one, the end, or none.
+    async fn ask(stream: &mut TcpStream, within: Duration) -> Option<usize> {
+        // If it cannot be sent, the answer tells.
+        let _ = stream.write_all(b"x").await;
+        let read = tokio::time::timeout(within, stream.read(&mut [0; 1])).await;
+        Some(read.ok()?.unwrap_or(0))
+    }
+
+    async fn connect(way: &Way) -> Vec<TcpStream> {
+        let mut streams = Vec::new();
+        for proxy in &way.proxies {
+            streams.push(TcpStream::connect(proxy.address()).await.unwrap());
+        }
+        streams
+    }
+
+    #[tokio::test]
+    async fn a_partition_lets_nothing_through_until_it_is_over() {
+        let server = echo().await;
+        let route = Route::of(&format!("redlock://{server},{server}")).unwrap();
+        let (way, others) = (Way::open(&route).await.unwrap(), Way::open(&route).await.unwrap());
+        let mut kinds = Vec::new();
+        for chance in 0..6 {
+            let link = link_of(Fault::Partition, TTL, &mut Seed(chance).dice()).unwrap();
+            kinds.push(link);
+            let mut streams = connect(&way).await;
+            for stream in &mut streams {
+                assert_eq!(ask(stream, PATIENCE).await, Some(1));
+            }
+            way.begin(Fault::Partition, TTL, chance);
+            let mut new = connect(&way).await;
+            for stream in streams.iter_mut().chain(&mut new) {
+                assert_eq!(ask(stream, Duration::from_millis(30)).await, None, "{link:?}");
+            }
+            for stream in &mut connect(&others).await {
+                assert_eq!(ask(stream, PATIENCE).await, Some(1), "the way of another");
+            }
+            way.heal(Fault::Partition, TTL, chance);
+            // What was held up comes, and what was lost is the end of its connection.
+            let late = usize::from(link == Link::Stall);
+            for stream in streams.iter_mut().chain(&mut new) {
+                let read = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 1])).await;
+                assert_eq!(read.unwrap().unwrap_or(0), late, "{link:?}");
+            }
+            for stream in &mut connect(&way).await {
+                assert_eq!(ask(stream, PATIENCE).await, Some(1), "{link:?}");
+            }
+        }
+        assert!(kinds.contains(&Link::Stall) && kinds.contains(&Link::HalfOpen), "{kinds:?}");
+    }
 
     #[test]
     fn addresses_are_exchanged_and_nothing_else() {
@@ -180,6 +269,7 @@ mod tests {
             ("redis://:p%40@h:7/3?prefix=a/b", "redis://:p%40@127.0.0.1:1/3?prefix=a/b"),
             ("postgres://u:p@h/db?sslmode=prefer", "postgres://u:p@127.0.0.1:1/db?sslmode=prefer"),
             ("mysql://u:p@[::1]:3/db", "mysql://u:p@127.0.0.1:1/db"),
+            ("zookeeper://u:p@h/app/locks", "zookeeper://u:p@127.0.0.1:1/app/locks"),
         ];
         for (url, expected) in table {
             assert_eq!(Route::of(url).unwrap().through(&[one]), expected);
@@ -197,6 +287,7 @@ mod tests {
             ("redis+unix:///run/redis.sock", "not reached by TCP"),
             ("postgres://%2Frun%2Fpostgresql/db", "not reached by TCP"),
             ("rediss://h", "encrypted"),
+            ("zookeepers://h", "encrypted"),
             ("mysql://u@h/db?tls=true", "encrypted"),
             ("postgres://h/db?sslmode=verify-full", "encrypted"),
             ("redis+cluster://h", "each other's addresses"),

@@ -33,10 +33,45 @@ pub struct Terms {
 /// To whom or what something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A worker, or the way between it and the store.
-    Worker(u32),
+    /// Workers, or the ways between them and the store.
+    Workers(Group),
     /// A server of our own.
     Server(u32),
+}
+
+/// Some of the workers, of which there are 64 at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group(u64);
+
+impl Group {
+    /// This worker.
+    fn one(worker: u32) -> Self {
+        Self(1_u64.checked_shl(worker).unwrap_or(0))
+    }
+
+    /// So many of the first `processes`, chosen by chance.
+    fn some(count: u32, processes: u32, dice: &mut Dice) -> Self {
+        let mut group = Self(0);
+        for worker in 0..processes {
+            let missing = u64::from(count - group.0.count_ones());
+            if dice.below(u64::from(processes - worker)) < missing {
+                group.0 |= Self::one(worker).0;
+            }
+        }
+        group
+    }
+
+    /// The numbers of its workers, in order.
+    pub fn members(self) -> impl Iterator<Item = u32> {
+        (0..u64::BITS).filter(move |worker| self.0 & Self::one(*worker).0 != 0)
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<String> = self.members().map(|worker| worker.to_string()).collect();
+        write!(f, "worker{} {}", if numbers.len() == 1 { "" } else { "s" }, numbers.join(", "))
+    }
 }
 
 /// One fault of a schedule.
@@ -60,10 +95,8 @@ impl Entry {
     /// To whom or what, for people.
     pub fn target(&self) -> String {
         match self.target {
-            Target::Worker(worker) if self.fault.is_of_link() => {
-                format!("the way of worker {worker}")
-            }
-            Target::Worker(worker) => format!("worker {worker}"),
+            Target::Workers(workers) if self.fault.is_of_link() => format!("the way of {workers}"),
+            Target::Workers(workers) => workers.to_string(),
             Target::Server(server) => format!("server {server}"),
         }
     }
@@ -73,7 +106,7 @@ impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, target) = (self.fault.name(), self.target());
         let (at, lasts) = (self.at.as_secs_f64(), self.lasts.as_secs_f64());
-        write!(f, "{:>4}  {at:>9.3} s  {name:<16} {target:<20} for {lasts:.3} s", self.number)
+        write!(f, "{:>4}  {at:>9.3} s  {name:<16} {target:<26} for {lasts:.3} s", self.number)
     }
 }
 
@@ -116,7 +149,7 @@ pub fn make(terms: &Terms) -> Vec<Entry> {
 /// promised is promised for one server that fails at a time.
 fn collide(one: &Entry, other: &Entry) -> bool {
     let same = match (one.target, other.target) {
-        (Target::Worker(one), Target::Worker(other)) => one == other,
+        (Target::Workers(one), Target::Workers(other)) => one.0 & other.0 != 0,
         (Target::Server(_), Target::Server(_)) => true,
         _ => false,
     };
@@ -129,6 +162,7 @@ fn length(fault: Fault, ttl: Duration, dice: &mut Dice) -> Duration {
         Fault::Kill | Fault::Cut | Fault::LostReplies => (ttl / 20, ttl),
         Fault::Pause => (ttl / 10, ttl * 2),
         Fault::Stall => (ttl / 10, ttl * 3 / 2),
+        Fault::Partition => (ttl / 4, ttl * 2),
         Fault::Delay => (ttl / 2, ttl * 2),
         Fault::Clock => (ttl / 2, ttl * 3),
         Fault::Server(_) => (ttl / 5, ttl * 2),
@@ -137,9 +171,16 @@ fn length(fault: Fault, ttl: Duration, dice: &mut Dice) -> Duration {
 }
 
 fn target(fault: Fault, terms: &Terms, dice: &mut Dice) -> Target {
+    let processes = terms.processes.max(1);
     match fault {
         Fault::Server(_) => Target::Server(dice.below(u64::from(terms.servers.max(1))) as u32),
-        _ => Target::Worker(dice.below(u64::from(terms.processes.max(1))) as u32),
+        // Somebody is left who can take over, unless there are only two.
+        Fault::Partition if processes > 2 => {
+            let count = 2 + dice.below(u64::from(processes - 2)) as u32;
+            Target::Workers(Group::some(count, processes, dice))
+        }
+        Fault::Partition => Target::Workers(Group::some(processes, processes, dice)),
+        _ => Target::Workers(Group::one(dice.below(u64::from(processes)) as u32)),
     }
 }
 
@@ -180,6 +221,37 @@ mod tests {
                 assert!(!before.iter().any(|other| collide(entry, other)), "{entry}");
             }
         }
+    }
+
+    #[test]
+    fn a_partition_is_of_several_and_leaves_somebody() {
+        let groups = |processes| {
+            let faults = vec![Fault::Partition];
+            let entries = make(&Terms { processes, faults, ..terms(5) });
+            assert!(entries.len() > 20, "{entries:?}");
+            let group = |entry: Entry| match entry.target {
+                Target::Workers(workers) => workers.members().collect::<Vec<u32>>(),
+                Target::Server(_) => panic!("{entry}"),
+            };
+            entries.into_iter().map(group).collect::<Vec<_>>()
+        };
+        let of_four = groups(4);
+        assert!(of_four.iter().all(|group| (2..=3).contains(&group.len())), "{of_four:?}");
+        assert!(of_four.iter().any(|group| group.len() == 3), "{of_four:?}");
+        for worker in 0..4 {
+            assert!(of_four.iter().any(|group| !group.contains(&worker)), "{worker}");
+        }
+        assert!(groups(2).iter().all(|group| *group == [0, 1]));
+        assert!(groups(64).iter().all(|group| group.len() < 64));
+        let entry = Entry {
+            number: 1,
+            at: Duration::ZERO,
+            lasts: Duration::ZERO,
+            fault: Fault::Partition,
+            target: Target::Workers(Group(0b1101)),
+            chance: 0,
+        };
+        assert_eq!(entry.target(), "the way of workers 0, 2, 3");
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn events() -> Vec<Event> {
         let (lock, how) = (NAME.to_owned(), "drop".to_owned());
         add(from, worker, What::Asked { claim, lock, mode: Mode::Exclusive, wait: None });
         add(from, worker, What::Granted { claim, fence: claim + 1, deadline });
-        add(to, worker, What::Ended { claim, how, cause: None, last: None, deadline });
+        add(to, worker, What::Ended { claim, how, cause: None, last: None, deadline, kept: None });
     }
     let (held, waited_for, processes) = Default::default();
     add(10_000, None, What::Left { held, waited_for, processes });

@@ -105,6 +105,26 @@ async fn mysql() {
     survive("mysql").await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd() {
+    survive("etcd").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_cluster() {
+    survive("etcd-cluster").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn zookeeper() {
+    survive("zookeeper").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn zookeeper_ensemble() {
+    survive("zookeeper-ensemble").await;
+}
+
 /// What theory says of a replica that takes over: what was granted while it heard nothing is granted
 /// again, while the first holder still has time left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -262,8 +262,8 @@ impl World {
                 let planned = Planned { fault, server, chance: entry.chance };
                 self.rig(entry, |rig| rig.begin(&planned))
             }
-            (Target::Worker(worker), fault) => {
-                self.begin_on(&self.workers[worker as usize], fault, entry.chance)
+            (Target::Workers(workers), fault) => {
+                workers.members().try_for_each(|worker| self.begin_on(worker, fault, entry.chance))
             }
             (Target::Server(_), _) => Ok(()),
         }
@@ -275,7 +275,9 @@ impl World {
                 let planned = Planned { fault, server, chance: entry.chance };
                 self.rig(entry, |rig| rig.heal(&planned))
             }
-            (Target::Worker(worker), fault) => self.heal_on(worker, fault, entry.chance),
+            (Target::Workers(workers), fault) => {
+                workers.members().try_for_each(|worker| self.heal_on(worker, fault, entry.chance))
+            }
             (Target::Server(_), _) => Ok(()),
         }
     }
@@ -292,7 +294,8 @@ impl World {
         })
     }
 
-    fn begin_on(&self, worker: &Worker, fault: Fault, chance: u64) -> Result<(), Failure> {
+    fn begin_on(&self, number: u32, fault: Fault, chance: u64) -> Result<(), Failure> {
+        let worker = &self.workers[number as usize];
         match fault {
             Fault::Kill => worker.kill()?,
             Fault::Pause => worker.pause()?,
@@ -317,7 +320,7 @@ impl World {
             Fault::Clock => worker.mend_clock(),
             link => {
                 if let Some(way) = &worker.way {
-                    way.heal(link, chance);
+                    way.heal(link, self.ttl, chance);
                 }
             }
         }

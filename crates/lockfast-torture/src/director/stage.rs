@@ -170,9 +170,12 @@ async fn targets(locker: &Locker, prefix: &str) -> Result<Vec<Target>, Failure> 
     Ok(busy.chain(quiet).collect())
 }
 
-/// Whether a store knows a mode: it grants a lock in it that nobody else wants. Whoever waits also
+/// Whether a store has a mode: then it grants a lock in it that nobody else wants. Whoever waits also
 /// waits for a store that cannot serve for a moment, as one whose replica has just been started.
 async fn has_mode(locker: &Locker, name: &str, mode: Mode) -> Result<bool, Failure> {
+    if locker.profile().require_mode(mode).is_err() {
+        return Ok(false);
+    }
     let lock = locker.lock(name, mode)?.with(lockfast::Options::default().wait(PROBE_TIME_MAX))?;
     match lock.acquire().await {
         Ok(guard) => {
@@ -180,7 +183,6 @@ async fn has_mode(locker: &Locker, name: &str, mode: Mode) -> Result<bool, Failu
             Ok(true)
         }
         Err(error) if error.kind() == ErrorKind::Taken => Ok(true),
-        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -22,14 +22,21 @@ pub struct FaultSpan {
 }
 
 impl FaultSpan {
-    /// The worker whose process or way it concerns.
-    pub(super) fn worker(&self) -> Option<u32> {
-        self.target.rsplit_once("worker ")?.1.parse().ok()
+    /// To whom or what, one by one: those of `the way of workers 0, 2` are `the way of worker 0`
+    /// and `the way of worker 2`.
+    pub(crate) fn targets(&self) -> Vec<String> {
+        let Some((before, numbers)) = self.target.rsplit_once("workers ") else {
+            return vec![self.target.clone()];
+        };
+        numbers.split(", ").map(|number| format!("{before}worker {number}")).collect()
     }
 
     /// Whether it concerns this worker's process or its way to the store.
     pub(super) fn concerns(&self, worker: Option<u32>) -> bool {
-        worker.is_some() && self.worker() == worker
+        let Some(worker) = worker else { return false };
+        let lists = ["worker ", "workers "].map(|word| self.target.rsplit_once(word));
+        let numbers = lists.into_iter().flatten().flat_map(|(_, numbers)| numbers.split(", "));
+        numbers.into_iter().any(|number| number.parse() == Ok(worker))
     }
 
     /// Whether the worker's process does not run meanwhile.
@@ -40,6 +47,11 @@ impl FaultSpan {
     /// Whether a store's clock is wrong meanwhile, so that leases last longer than they should.
     pub(super) fn is_clock_of_server(&self) -> bool {
         self.fault.starts_with("server-clock")
+    }
+
+    /// Whether what is sent meanwhile arrives when it is over.
+    fn holds_up(&self) -> bool {
+        ["stall", "partition"].contains(&self.fault.as_str())
     }
 
     fn part_within(&self, from: u64, to: u64) -> Option<(u64, u64)> {
@@ -78,6 +90,14 @@ impl Faults {
         active.into_iter().any(|span| span.outage || span.concerns(worker))
     }
 
+    /// Whether what the worker has sent may be held up on its way at present. Which worker's way a
+    /// `run` has is not known.
+    pub(super) fn hold_up(&self, worker: Option<u32>) -> bool {
+        let mut active = self.active.iter().map(|place| &self.all[*place]);
+        let its = |span: &FaultSpan| worker.is_none() || span.concerns(worker);
+        active.any(|span| span.outage || (span.holds_up() && its(span)))
+    }
+
     /// For how long there was at least one such fault, or one of the other excuses.
     pub(super) fn time_within(
         &self,
@@ -102,7 +122,7 @@ impl Faults {
     /// When what the worker had sent by then has certainly reached the store or never will: what is
     /// held up on its way arrives when the fault is over.
     pub(super) fn arrival(&self, worker: Option<u32>, at: u64) -> u64 {
-        let stalls = self.all.iter().filter(|span| span.fault == "stall" && span.concerns(worker));
+        let stalls = self.all.iter().filter(|span| span.holds_up() && span.concerns(worker));
         let then = stalls.filter(|span| span.part_within(at, at + 1).is_some());
         then.map(|span| span.until.unwrap_or(u64::MAX)).fold(at, u64::max)
     }

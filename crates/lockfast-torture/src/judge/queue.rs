@@ -10,6 +10,8 @@ pub(super) struct Waiter {
     pub(super) worker: Option<u32>,
     pub(super) mode: Mode,
     pub(super) asked: u64,
+    /// By how much somebody came later who was granted it first, at most.
+    pub(super) overtaken: u64,
 }
 
 /// A time for which somebody waited though nobody can have had the lock.

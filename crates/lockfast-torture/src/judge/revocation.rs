@@ -14,14 +14,21 @@ impl Judge {
         }
     }
 
+    /// How long after another has the lock a holder may not know that it was revoked: until the
+    /// answer to its next renewal (P3, P8), of which there is one in a third of the ttl, for which it
+    /// has a sixth.
+    fn revocation_told(&self) -> u64 {
+        self.ttl / 2 + TOLD_TOLERANCE
+    }
+
     /// A holder that was revoked still found the lock to be its own, this long after another had it.
     pub(super) fn rule_revoked(&mut self, id: u64, replaced: u64, at: u64) {
         let Some(claim) = self.claims.find(id).cloned() else { return };
-        let faults = self.faults.around(replaced, at, self.effect());
+        let faults = self.faults.around(replaced, at, self.life());
         let is_excuse = |fault: &FaultSpan| {
             fault.outage || fault.concerns(claim.worker) || fault.target.starts_with("server")
         };
-        if at - replaced <= TOLD_TOLERANCE || faults.iter().any(is_excuse) {
+        if at - replaced <= self.revocation_told() || faults.iter().any(is_excuse) {
             return;
         }
         if let Some(claim) = self.claims.get_mut(id) {
@@ -39,7 +46,9 @@ impl Judge {
             span: (replaced, at),
             parties: vec![claim.party()],
             ruling: Ruling::Broken,
-            reason: "a holder that can be reached is told at once that its lock was revoked".into(),
+            reason:
+                "a holder that can be reached is told at its next renewal that its lock was revoked"
+                    .into(),
         };
         self.report(Kind::LossToldLate, Some(claim.lock), text, found);
     }

@@ -19,10 +19,20 @@ const TOLD_MAX: usize = 100_000;
 const STARVED_MAX: usize = 20;
 
 impl Judge {
-    /// Faults that ended this long ago may still show: so long lives a lease that was extended by
-    /// half, with the store's margin and the second of P9.
-    pub(super) fn effect(&self) -> u64 {
-        self.ttl * 3 / 2 + self.ttl / 50 + SECOND
+    /// How long a holder may believe in its lease after the last renewal (P2, P3): the fleet extends
+    /// leases to one and a half ttl at most.
+    pub(super) fn belief(&self) -> u64 {
+        self.ttl * 3 / 2
+    }
+
+    /// How long a lease may live in the store after the last renewal, until it is free (P9).
+    pub(super) fn life(&self) -> u64 {
+        self.belief() + SECOND
+    }
+
+    /// How much longer than its holder believes the store keeps a lease (P2).
+    pub(super) fn margin(&self) -> u64 {
+        self.belief() / 100 + 2 * SECOND / 1000
     }
 
     pub(super) fn since_start(&self, at: u64) -> f64 {
@@ -31,7 +41,7 @@ impl Judge {
 
     pub(super) fn report(&mut self, kind: Kind, lock: Option<usize>, text: String, found: Found) {
         let Found { span: (from, until), parties, ruling, reason } = found;
-        let faults = self.faults.around(from, until, self.effect());
+        let faults = self.faults.around(from, until, self.life());
         let lock = lock.map(|lock| self.locks[lock].name.clone());
         self.findings.add(Finding {
             kind,
@@ -54,7 +64,7 @@ impl Judge {
     /// goes beyond what the store promises. The one with the lower fence was granted it first, at
     /// some time after it had asked.
     fn rule_double(&self, lock: usize, asked: u64, at: u64) -> (Ruling, String) {
-        if self.locks[lock].may_be_revoked(asked, at, self.effect()) {
+        if self.locks[lock].may_be_revoked(asked, at, self.belief()) {
             let reason = "the lock was revoked, and the next is let in before the holder is told";
             return (Ruling::Revoked, reason.to_owned());
         }
@@ -63,7 +73,7 @@ impl Judge {
 
     pub(super) fn rule_unexcused(&self, at: u64) -> (Ruling, String) {
         let guarantee = self.run.as_ref().map_or("nothing", |run| run.guarantee.as_str());
-        match self.faults.beyond(at, self.effect()) {
+        match self.faults.beyond(at, self.belief()) {
             Some(fault) => {
                 let reason = format!(
                     "the store promises {guarantee}, which does not cover {} of {}",
@@ -196,7 +206,9 @@ impl Judge {
         self.report(Kind::StaleWrite, Some(lock), text, found);
     }
 
-    pub(super) fn lose(&mut self, at: u64, claim: &Claim, cause: &str, deadline: u64) {
+    /// A holder was told of a loss. The machine may have kept it from running for a part of the time
+    /// since its deadline, as a pause does.
+    pub(super) fn lose(&mut self, at: u64, claim: &Claim, cause: &str, deadline: u64, kept: u64) {
         self.losses.count += 1;
         count(&mut self.losses.causes, cause);
         if at > deadline && self.locks[claim.lock].is_revoking(claim.worker, deadline, at) {
@@ -208,7 +220,7 @@ impl Judge {
             |fault| fault.stops(claim.worker),
             [].into_iter(),
         );
-        let after = at.saturating_sub(deadline).saturating_sub(stopped);
+        let after = at.saturating_sub(deadline).saturating_sub(stopped.max(kept));
         let before = i64::try_from(deadline.saturating_sub(at)).unwrap_or(i64::MAX);
         if self.told.len() < TOLD_MAX {
             self.told.push(before - i64::try_from(after).unwrap_or(i64::MAX));
@@ -228,7 +240,7 @@ impl Judge {
             span: (deadline, at),
             parties: vec![claim.party()],
             ruling: Ruling::Broken,
-            reason: "a loss is told at the deadline at the latest, unless the process is paused"
+            reason: "a loss is told at the deadline at the latest, unless the process cannot run"
                 .to_owned(),
         };
         self.report(Kind::LossToldLate, Some(claim.lock), text, found);
@@ -306,7 +318,7 @@ impl Judge {
                 && self.may_be_ahead(other.asked, wait)
                 && self.faults.troubled_within(wait.from, wait.to, other.worker)
         });
-        let since = wait.from.saturating_sub(self.effect());
+        let since = wait.from.saturating_sub(self.life());
         let dead = self.ahead(lock, wait).filter(|other| other.is_dead);
         let dead = dead.filter(|other| (since..=wait.to).contains(&other.from));
         (troubled.count() + dead.count()) as u64

@@ -48,8 +48,8 @@ pub struct Verdict {
     pub take_over: Option<TakeOver>,
     /// The longest wait while the lock was free.
     pub free_wait: FreeWaits,
-    /// The longest by which somebody came later and was served first, where waiters are served in
-    /// order of arrival. Those with faults of their own, and outages, do not count.
+    /// Waiters that were granted a lock later than one that came after them, where waiters are
+    /// served in order of arrival. Those with faults of their own, outages and `run` do not count.
     #[serde(default)]
     pub overtaken: Overtaken,
     /// Findings, those that break a promise first, each by time: at most 200 of each kind and ruling.
@@ -59,13 +59,13 @@ pub struct Verdict {
 /// By how much somebody came later who was served first. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overtaken {
-    /// How often.
+    /// How many waiters.
     pub count: u64,
     /// By how much, at most.
     pub longest: u64,
     /// Which lock that was.
     pub lock: Option<String>,
-    /// When.
+    /// When that waiter was granted it.
     pub at: u64,
 }
 

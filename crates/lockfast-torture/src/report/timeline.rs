@@ -256,13 +256,16 @@ impl Timeline {
                 })
                 .collect(),
         });
-        let faults = self.faults.iter().map(|fault| FaultData {
-            from: micros(fault.from),
-            to: micros(fault.until.unwrap_or(self.ended)),
-            fault: fault.fault.clone(),
-            target: fault.target.clone(),
-            outage: fault.outage,
-            beyond: fault.beyond,
+        let faults = self.faults.iter().flat_map(|fault| {
+            let ended = self.ended;
+            fault.targets().into_iter().map(move |target| FaultData {
+                from: micros(fault.from),
+                to: micros(fault.until.unwrap_or(ended)),
+                fault: fault.fault.clone(),
+                target,
+                outage: fault.outage,
+                beyond: fault.beyond,
+            })
         });
         let (findings, faults) = (findings.collect(), faults.collect());
         let shown = self.choose(verdict);
@@ -378,7 +381,7 @@ mod tests {
             let (how, cause, last) = (how.to_owned(), None, None);
             events.push((from, What::Asked { claim, lock, mode, wait: None }));
             events.push((from, What::Granted { claim, fence, deadline }));
-            events.push((to, What::Ended { claim, how, cause, last, deadline }));
+            events.push((to, What::Ended { claim, how, cause, last, deadline, kept: None }));
         }
         events.sort_by_key(|(at, _)| *at);
         for (at, what) in events {
@@ -411,6 +414,19 @@ mod tests {
             .filter(|hold| (hold[0] * 1000 + verdict.began).abs_diff(from) < AROUND);
         assert!(near.count() >= 398, "all within two seconds are there");
         assert!(data.shown < 600, "{}", data.shown);
+    }
+
+    #[test]
+    fn a_fault_of_several_workers_is_shown_at_each() {
+        let (mut timeline, verdict) = feed(20, Limits::default());
+        for (number, target) in [(1, "the way of workers 0, 12"), (2, "server 0")] {
+            let (fault, target) = ("partition".to_owned(), target.to_owned());
+            let what = What::Fault { number, fault, target, outage: false, beyond: false };
+            timeline.feed(&Event { at: 250 * MS, worker: None, what });
+        }
+        let data = timeline.into_data(&verdict);
+        let targets: Vec<&str> = data.faults.iter().map(|fault| fault.target.as_str()).collect();
+        assert_eq!(targets, ["the way of worker 0", "the way of worker 12", "server 0"]);
     }
 
     #[test]

@@ -1,101 +1,18 @@
 //! One server that can be broken, whatever it is: killed, ended, paused, and with a wall clock that
 //! steps.
 
-use std::fmt;
 use std::io;
 use std::thread;
 use std::time::Duration;
 
 use lockfast_core::Moment;
-use lockfast_faults::clock::Clock;
-use lockfast_faults::mysql::Mysql;
-use lockfast_faults::postgres::Postgres;
-use lockfast_faults::redis::Redis;
+use lockfast_faults::server::Server;
 
 use super::Planned;
 
 /// A server's clock is never further behind than this: Redlock refuses a node whose clock is a
 /// minute away.
 const BEHIND_MAX: Duration = Duration::from_secs(50);
-
-/// A server of any kind.
-pub(super) trait Server: Send + fmt::Debug {
-    /// Kills it (SIGKILL).
-    fn kill(&mut self);
-    /// Ends it in order.
-    fn shut_down(&mut self);
-    /// Starts it again with what it had, and returns when it answers.
-    fn start_again(&mut self);
-    /// Stops it (SIGSTOP).
-    fn pause(&self);
-    /// Lets it continue.
-    fn resume(&self);
-    /// Its clock, if it was set up with one.
-    fn clock(&self) -> &Clock;
-}
-
-impl Server for Redis {
-    fn kill(&mut self) {
-        self.kill();
-    }
-    fn shut_down(&mut self) {
-        self.shut_down();
-    }
-    fn start_again(&mut self) {
-        self.restart();
-    }
-    fn pause(&self) {
-        self.pause();
-    }
-    fn resume(&self) {
-        self.resume();
-    }
-    fn clock(&self) -> &Clock {
-        self.clock()
-    }
-}
-
-impl Server for Postgres {
-    fn kill(&mut self) {
-        self.kill();
-    }
-    fn shut_down(&mut self) {
-        self.shut_down();
-    }
-    fn start_again(&mut self) {
-        self.restart();
-    }
-    fn pause(&self) {
-        self.pause();
-    }
-    fn resume(&self) {
-        self.resume();
-    }
-    fn clock(&self) -> &Clock {
-        self.clock()
-    }
-}
-
-impl Server for Mysql {
-    fn kill(&mut self) {
-        self.kill();
-    }
-    fn shut_down(&mut self) {
-        self.shut_down();
-    }
-    fn start_again(&mut self) {
-        self.restart();
-    }
-    fn pause(&self) {
-        self.pause();
-    }
-    fn resume(&self) {
-        self.resume();
-    }
-    fn clock(&self) -> &Clock {
-        self.clock()
-    }
-}
 
 /// A server and by how much its clock is behind.
 #[derive(Debug)]
@@ -127,7 +44,7 @@ impl<S: Server> Host<S> {
     /// Ends it.
     pub(super) fn heal(&mut self, planned: &Planned) -> io::Result<()> {
         match planned.fault.name {
-            "server-kill" | "server-restart" => self.server.start_again(),
+            "server-kill" | "server-restart" => self.server.restart(),
             "server-pause" => self.server.resume(),
             "server-clock" => self.outwait_step(),
             _ => return Err(unknown(planned)),

@@ -4,11 +4,13 @@
 //! so a rig breaks servers and what is between them, not the way of a worker.
 
 mod embedded;
+mod etcd;
 mod host;
 mod mysql;
 mod need;
 mod postgres;
 mod redis;
+mod zookeeper;
 
 use std::fmt;
 use std::io;
@@ -146,6 +148,10 @@ pub const ROWS: &[Row] = &[
     postgres::ROW,
     mysql::MARIADB,
     mysql::MYSQL,
+    etcd::SINGLE,
+    etcd::CLUSTER,
+    zookeeper::SINGLE,
+    zookeeper::ENSEMBLE,
 ];
 
 /// The rig of this name.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use lockfast_faults::zookeeper::java;
 use lockfast_faults::{mysql, program};
 
 /// A program that must be there.
@@ -23,6 +24,8 @@ pub enum From {
     Postgres,
     /// Oracle's MySQL, not MariaDB's programs of the same names.
     Mysql,
+    /// An archive of Java's classes, which a package of this name brings on Debian.
+    Java(&'static str),
 }
 
 impl Need {
@@ -36,13 +39,16 @@ impl Need {
             From::Package(_) => program::locate(self.program),
             From::Postgres => program::locate_postgres(self.program),
             From::Mysql => mysql::locate(self.program),
+            From::Java(_) => java::locate(self.program),
         }
     }
 
     /// How to get it.
     fn advice(&self) -> String {
         match self.from {
-            From::Package(package) => format!("install it, on Debian: apt-get install {package}"),
+            From::Package(package) | From::Java(package) => {
+                format!("install it, on Debian: apt-get install {package}")
+            }
             From::Postgres => "install it, on Debian: apt-get install postgresql".to_owned(),
             From::Mysql => {
                 "install Oracle's MySQL server from https://dev.mysql.com/downloads/, or \

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use lockfast_faults::postgres::{Postgres, Setup};
+use lockfast_faults::server::Server as _;
 use lockfast_faults::signpost::Signpost;
 use lockfast_faults::wait::wait_until;
 

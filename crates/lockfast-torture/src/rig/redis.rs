@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lockfast_faults::redis::topology::{cut_off, promote, wait_for_sync};
 use lockfast_faults::redis::{Redis, Setup};
+use lockfast_faults::server::Server as _;
 use lockfast_faults::signpost::Signpost;
 use lockfast_faults::wait::wait_until;
 

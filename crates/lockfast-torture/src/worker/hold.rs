@@ -126,6 +126,7 @@ impl<'a> Hold<'a> {
             Deed::Nothing => {}
             // It may fail, or be lost meanwhile, which is found out later.
             Deed::Extend(ttl) => {
+                let ttl = self.task.locker().profile().ttl.fit(ttl);
                 let _ = tokio::time::timeout(ttl, self.guard.extend(ttl)).await;
             }
             Deed::Revoke => self.revoke().await,
@@ -209,12 +210,17 @@ impl<'a> Hold<'a> {
 
     /// It has been told that the lock is lost.
     async fn lose(mut self, cause: &LossCause) {
-        self.task.shared.recorder.record(What::Ended {
-            claim: self.wish.claim,
-            how: "lost".into(),
-            cause: Some(word_of_loss(cause)),
-            last: Some(self.last),
-            deadline: self.deadline,
+        let (shared, deadline) = (&self.task.shared, Moment::from_host_ns(self.deadline));
+        shared.recorder.record_if(|at| {
+            let kept = deadline.has_passed(at).then(|| shared.machine.between(deadline, at));
+            Some(What::Ended {
+                claim: self.wish.claim,
+                how: "lost".into(),
+                cause: Some(word_of_loss(cause)),
+                last: Some(self.last),
+                deadline: self.deadline,
+                kept: kept.map(|kept| u64::try_from(kept.as_nanos()).unwrap_or(u64::MAX)),
+            })
         });
         // As one does who does not look before he writes.
         if self.task.dice.one_in(3) {
@@ -232,7 +238,8 @@ impl<'a> Hold<'a> {
         let is_held = self.task.shared.recorder.record_if(|_| {
             guard.check().ok()?;
             let deadline = guard.deadline().host_ns();
-            Some(What::Ended { claim, how: how.into(), cause: None, last: None, deadline })
+            let how = how.into();
+            Some(What::Ended { claim, how, cause: None, last: None, deadline, kept: None })
         });
         if !is_held {
             let cause = cause_of(guard);

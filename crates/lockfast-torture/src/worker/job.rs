@@ -59,7 +59,8 @@ fn work(arguments: &[OsString]) -> io::Result<()> {
     }
     let how = "release".to_owned();
     recorder.record_if(|at| {
-        Some(What::Ended { claim, how, cause: None, last: None, deadline: deadline(at) })
+        let deadline = deadline(at);
+        Some(What::Ended { claim, how, cause: None, last: None, deadline, kept: None })
     });
     recorder.finish()
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockfast::{ErrorKind, Locker, LossCause, Moment, Options};
+use lockfast_faults::lateness::Lateness;
 use lockfast_faults::ledger::{Count, Ledger};
 use lockfast_faults::seed::Seed;
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,8 @@ struct Shared {
     ttl: Duration,
     lockers: [Locker; 2],
     recorder: Recorder,
+    /// By how much the machine keeps this process waiting.
+    machine: Lateness,
     gates: Vec<Arc<Ledger>>,
     claims: AtomicU64,
     runs: tokio::sync::Semaphore,
@@ -141,6 +144,7 @@ async fn work(script: Script, ending: watch::Receiver<bool>) -> io::Result<()> {
         ttl: Duration::from_nanos(script.ttl),
         lockers: [first, second],
         recorder,
+        machine: Lateness::watch(),
         gates: gates?,
         claims: AtomicU64::new(0),
         runs: tokio::sync::Semaphore::new(1),
