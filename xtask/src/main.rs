@@ -75,7 +75,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        about: "torture stores for hours: soak [--hours H] [STORE…] | soak --undone [BUG…]",
+        about: "torture stores for hours: soak [--hours H] [STORE…] | soak --undone [--seed N] [BUG…]",
         run: soak::run,
     },
     Command {

@@ -17,31 +17,42 @@ struct Store {
     package: &'static str,
     /// Which test binaries of the package are about this store.
     tests: fn(&str) -> bool,
+    /// What else the command's scenarios know it as, beside its name.
+    also: &'static [&'static str],
 }
 
 const ALL: fn(&str) -> bool = |_| true;
 
 const STORES: &[Store] = &[
-    Store { name: "embedded", package: "lockfast-backend-embedded", tests: ALL },
-    Store { name: "redis", package: "lockfast-backend-redis", tests: ALL },
-    Store { name: "redlock", package: "lockfast-backend-redlock", tests: ALL },
-    Store { name: "postgres", package: "lockfast-backend-postgres", tests: ALL },
+    Store { name: "embedded", package: "lockfast-backend-embedded", tests: ALL, also: &[] },
+    Store { name: "redis", package: "lockfast-backend-redis", tests: ALL, also: &[] },
+    Store { name: "redlock", package: "lockfast-backend-redlock", tests: ALL, also: &[] },
+    Store {
+        name: "postgres",
+        package: "lockfast-backend-postgres",
+        tests: ALL,
+        also: &["advisory"],
+    },
     Store {
         name: "mariadb",
         package: "lockfast-backend-mysql",
         tests: |target| !target.contains("mysql"),
+        also: &[],
     },
     Store {
         name: "mysql",
         package: "lockfast-backend-mysql",
         tests: |target| target.contains("mysql"),
+        also: &[],
     },
+    Store { name: "etcd", package: "lockfast-backend-etcd", tests: ALL, also: &[] },
+    Store { name: "zookeeper", package: "lockfast-backend-zookeeper", tests: ALL, also: &[] },
 ];
 
 /// The command's scenarios: test names there start with the store's name and `::`.
 const SCENARIOS: (&str, &str) = ("lockfast-cli", "stores");
 
-const USAGE: &str = "cargo xtask repeat COUNT [STORE…]";
+const USAGE: &str = "cargo xtask repeat COUNT [STORE…] [--only TEST…]";
 
 /// A test binary for a store, and what came of it.
 struct Line {
@@ -51,9 +62,18 @@ struct Line {
     tally: Tally,
 }
 
+/// What is to be repeated.
+struct Plan {
+    count: u32,
+    stores: Vec<&'static Store>,
+    /// The test binaries; all when none is named.
+    only: Vec<String>,
+}
+
 /// Runs the tests of all stores, or of those that are named, so many times.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let (count, stores) = parse(arguments)?;
+    let plan = parse(arguments)?;
+    let (count, stores) = (plan.count, &plan.stores);
     setup::run(&[])?;
     let mut packages = vec![SCENARIOS.0];
     packages.extend(stores.iter().map(|store| store.package));
@@ -64,8 +84,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let logs = tree::target()?.join("repeat");
     std::fs::create_dir_all(&logs)?;
     let lines = Mutex::new(Vec::new());
-    in_lanes(stores, |store| {
-        let done = store.repeat(count, &binaries, &logs)?;
+    in_lanes(stores.clone(), |store| {
+        let done = store.repeat(&plan, &binaries, &logs)?;
         lines.lock().ok().context("a thread panicked")?.extend(done);
         Ok(())
     })?;
@@ -77,8 +97,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn parse(arguments: &[String]) -> Result<(u32, Vec<&'static Store>)> {
-    let (count, names) = arguments.split_first().with_context(|| USAGE.to_owned())?;
+fn parse(arguments: &[String]) -> Result<Plan> {
+    let (count, rest) = arguments.split_first().with_context(|| USAGE.to_owned())?;
+    let at = rest.iter().position(|word| word == "--only");
+    let (names, only) = rest.split_at(at.unwrap_or(rest.len()));
+    let only: Vec<String> = only.iter().skip(1).cloned().collect();
+    if at.is_some() && only.is_empty() {
+        bail!("--only is followed by names of test binaries, such as faults: {USAGE}");
+    }
     let count = count.parse().ok().filter(|count| *count > 0);
     let count = count.with_context(|| format!("COUNT is a whole number from 1: {USAGE}"))?;
     let known: Vec<&str> = STORES.iter().map(|store| store.name).collect();
@@ -87,11 +113,11 @@ fn parse(arguments: &[String]) -> Result<(u32, Vec<&'static Store>)> {
     }
     let is_chosen =
         |store: &&Store| names.is_empty() || names.iter().any(|name| name == store.name);
-    Ok((count, STORES.iter().filter(is_chosen).collect()))
+    Ok(Plan { count, stores: STORES.iter().filter(is_chosen).collect(), only })
 }
 
 impl Store {
-    /// Its test binaries, each with the filter of its tests.
+    /// Its test binaries, each with the filter of its tests, if that needs one.
     fn tests<'a>(&self, all: &'a [Binary]) -> Result<Vec<(&'a Binary, Option<String>)>> {
         let own = |binary: &&Binary| binary.package == self.package && (self.tests)(&binary.target);
         let mut tests: Vec<_> = all.iter().filter(own).map(|binary| (binary, None)).collect();
@@ -102,25 +128,42 @@ impl Store {
         let scenarios = |binary: &&Binary| binary.package == package && binary.target == target;
         let scenarios = all.iter().find(scenarios);
         let scenarios = scenarios.with_context(|| format!("{package} has no tests/{target}"))?;
-        tests.push((scenarios, Some(format!("{}::", self.name))));
+        let names = [self.name].into_iter().chain(self.also.iter().copied());
+        tests.extend(names.map(|name| (scenarios, Some(format!("{name}::")))));
         Ok(tests)
     }
 
-    fn repeat(&self, count: u32, all: &[Binary], logs: &Path) -> Result<Vec<Line>> {
-        let tests = self.tests(all)?;
-        let line = |(binary, _): &(&Binary, Option<String>)| Line {
+    /// Whether a test binary is called so, or is the one of that name for this store.
+    fn is_called(&self, target: &str, name: &str) -> bool {
+        target.strip_prefix(name).is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix('_').is_some_and(|rest| rest == self.name)
+        })
+    }
+
+    fn repeat(&self, plan: &Plan, all: &[Binary], logs: &Path) -> Result<Vec<Line>> {
+        let count = plan.count;
+        let mut tests = self.tests(all)?;
+        if !plan.only.is_empty() {
+            let is_wanted = |target: &str| plan.only.iter().any(|it| self.is_called(target, it));
+            tests.retain(|(binary, _)| is_wanted(&binary.target));
+        }
+        if tests.is_empty() {
+            bail!("{} has no tests called {}", self.package, plan.only.join(", "));
+        }
+        let line = |(binary, filter): &(&Binary, Option<String>)| Line {
             store: self.name,
-            binary: binary.target.clone(),
+            binary: format!("{} {}", binary.target, filter.as_deref().unwrap_or_default()),
             rounds_failed: Vec::new(),
             tally: Tally::default(),
         };
         let mut lines: Vec<Line> = tests.iter().map(line).collect();
         for round in 1..=count {
             for ((binary, filter), line) in tests.iter().zip(&mut lines) {
-                let arguments: Vec<&str> = filter.iter().map(String::as_str).collect();
+                let arguments: Vec<&str> = filter.as_deref().into_iter().collect();
                 let outcome = binary.run(&[], &arguments)?;
                 line.tally += outcome.tally;
-                let title = format!("{} {} round {round} of {count}", self.name, binary.target);
+                let title =
+                    format!("{} {} round {round} of {count}", self.name, line.binary.trim());
                 let seconds = outcome.time.as_secs_f64();
                 if outcome.tally == Tally::default() {
                     bail!("{title} ran no test");
@@ -152,6 +195,7 @@ fn table(count: u32, lines: &[Line]) -> Result<String> {
         let failed: Vec<String> = rounds_failed.iter().map(ToString::to_string).collect();
         let failed = if failed.is_empty() { "none".to_owned() } else { failed.join(", ") };
         let passed = count as usize - rounds_failed.len();
+        let binary = binary.trim();
         writeln!(text, "| {store} | {binary} | {passed} of {count} | {failed} | {tally} |")?;
     }
     Ok(text)
@@ -177,11 +221,15 @@ mod tests {
 
     #[test]
     fn a_count_and_stores_are_understood() {
-        let (count, stores) = parse(&words("10 mysql redis")).unwrap();
-        assert_eq!(count, 10);
-        assert_eq!(stores.iter().map(|store| store.name).collect::<Vec<_>>(), ["redis", "mysql"]);
-        assert_eq!(parse(&words("1")).unwrap().1.len(), STORES.len());
-        for wrong in ["", "0", "-1", "redis", "3 mongo"] {
+        let plan = parse(&words("10 mysql redis --only faults stores")).unwrap();
+        assert_eq!(plan.count, 10);
+        assert_eq!(plan.only, ["faults", "stores"]);
+        assert_eq!(
+            plan.stores.iter().map(|store| store.name).collect::<Vec<_>>(),
+            ["redis", "mysql"]
+        );
+        assert_eq!(parse(&words("1")).unwrap().stores.len(), STORES.len());
+        for wrong in ["", "0", "-1", "redis", "3 mongo", "3 redis --only"] {
             assert!(parse(&words(wrong)).is_err(), "{wrong:?}");
         }
     }
@@ -192,6 +240,7 @@ mod tests {
             binary("lockfast-backend-mysql", "faults"),
             binary("lockfast-backend-mysql", "faults_mysql"),
             binary("lockfast-backend-redis", "faults"),
+            binary("lockfast-backend-postgres", "rights"),
             binary("lockfast-cli", "stores"),
             binary("lockfast-cli", "cli"),
         ];
@@ -199,12 +248,13 @@ mod tests {
             let store = STORES.iter().find(|store| store.name == name).unwrap();
             let tests = store.tests(&all).unwrap();
             let show = |(binary, filter): &(&Binary, Option<String>)| {
-                format!("{} {}", binary.target, filter.as_deref().unwrap_or("all"))
+                format!("{} {}", binary.target, filter.as_deref().unwrap_or_default())
             };
             tests.iter().map(show).collect::<Vec<_>>()
         };
-        assert_eq!(of("mariadb"), ["faults all", "stores mariadb::"]);
-        assert_eq!(of("mysql"), ["faults_mysql all", "stores mysql::"]);
+        assert_eq!(of("mariadb"), ["faults ", "stores mariadb::"]);
+        assert_eq!(of("mysql"), ["faults_mysql ", "stores mysql::"]);
+        assert_eq!(of("postgres"), ["rights ", "stores postgres::", "stores advisory::"]);
     }
 
     #[test]

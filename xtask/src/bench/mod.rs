@@ -2,12 +2,14 @@
 //! Each part makes one section of `docs/performance.md`, which `--write` puts there.
 
 mod database;
+mod etcd;
 mod local;
 mod peer;
 mod redis;
 mod redlock;
 mod sample;
 mod server;
+mod zookeeper;
 
 use std::path::PathBuf;
 
@@ -34,6 +36,8 @@ const PARTS: &[Part] = &[
     Part { name: "redlock", mark: "cargo xtask bench redlock", run: redlock::run },
     Part { name: "postgres", mark: "cargo xtask bench postgres", run: database::run_postgres },
     Part { name: "mysql", mark: "cargo xtask bench mysql", run: database::run_mysql },
+    Part { name: "etcd", mark: "cargo xtask bench etcd", run: etcd::run },
+    Part { name: "zookeeper", mark: "cargo xtask bench zookeeper", run: zookeeper::run },
 ];
 
 /// Measures and prints the tables.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::read_json;
 use super::sample::Sample;
 use crate::step::{Step, timed};
-use crate::tree;
+use crate::{setup, tree};
 
 /// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,9 +110,24 @@ pub(super) fn renew_by_hand(port: &str, leases: usize, rounds: usize) -> Result<
 /// Has everything about a store measured, on servers of its own: samples by name.
 pub(super) fn measure_store(kind: &str) -> Result<Samples> {
     build()?;
+    measure_words(&[kind])
+}
+
+/// The same on ZooKeeper, with the libraries in Python and Java that have its locks.
+pub(super) fn measure_zookeeper() -> Result<Samples> {
+    build()?;
+    install_python()?;
+    install_java()?;
+    let (root, folder) = (tree::root()?, folder()?);
+    let python = text(folder.join("venv/bin/python"));
+    let script = text(root.join("bench/python/peers.py"));
+    measure_words(&["zookeeper", &python, &script, &text(folder.join("java"))])
+}
+
+fn measure_words(words: &[&str]) -> Result<Samples> {
     let path = text(program()?);
-    let title = format!("{kind}, a few minutes");
-    Ok(Samples(timed(&title, || read_json(&Step::program(&path, &[kind])))?))
+    let title = format!("{}, a few minutes", words[0]);
+    Ok(Samples(timed(&title, || read_json(&Step::program(&path, words)))?))
 }
 
 /// Samples by name, as the peers print them.
@@ -143,14 +158,7 @@ fn build() -> Result<()> {
 pub(super) fn install() -> Result<()> {
     let folder = folder()?;
     build()?;
-    timed("peers in Python", || {
-        let venv = text(folder.join("venv"));
-        if !folder.join("venv/bin/pip").is_file() {
-            Step::program("python3", &["-m", "venv", &venv]).run()?;
-        }
-        let pip = text(folder.join("venv/bin/pip"));
-        Step::program(&pip, &["install", "-q", "-r", "bench/python/requirements.txt"]).run()
-    })?;
+    install_python()?;
     timed("peers in JavaScript", || {
         let node = folder.join("node");
         std::fs::create_dir_all(&node)?;
@@ -159,6 +167,23 @@ pub(super) fn install() -> Result<()> {
         let quiet = ["--silent", "--no-package-lock", "--no-audit", "--no-fund"];
         Step::program("npm", &[&["install", "--prefix", &text(node)], &quiet[..]].concat()).run()
     })
+}
+
+fn install_python() -> Result<()> {
+    let folder = folder()?;
+    timed("peers in Python", || {
+        let venv = text(folder.join("venv"));
+        if !folder.join("venv/bin/pip").is_file() {
+            Step::program("python3", &["-m", "venv", &venv]).run()?;
+        }
+        let pip = text(folder.join("venv/bin/pip"));
+        Step::program(&pip, &["install", "-q", "-r", "bench/python/requirements.txt"]).run()
+    })
+}
+
+fn install_java() -> Result<()> {
+    let (from, to) = (tree::root()?.join("bench/java"), folder()?.join("java"));
+    timed("peers in Java", || setup::compile_with_curator(&from, "CuratorPeer.java", &to))
 }
 
 fn folder() -> Result<PathBuf> {

@@ -16,7 +16,7 @@ use crate::tree;
 
 /// One thing that must be there.
 struct Need {
-    /// It is there when this program is.
+    /// It is there when this program is, or this file.
     program: &'static str,
     /// And when the program, started so, succeeds; nothing is started when this is empty.
     proof: &'static [&'static str],
@@ -83,6 +83,42 @@ const NEEDS: &[Need] = &[
         purpose: "is what the MySQL store is tested with",
     },
     Need {
+        program: "etcd",
+        proof: &[],
+        packages: &["etcd-server"],
+        purpose: "is what the etcd store is tested with",
+    },
+    Need {
+        program: "etcdctl",
+        proof: &[],
+        packages: &["etcd-client"],
+        purpose: "shares locks with the etcd store",
+    },
+    Need {
+        program: "java",
+        proof: &[],
+        packages: &["default-jre-headless"],
+        purpose: "runs ZooKeeper",
+    },
+    Need {
+        program: "javac",
+        proof: &[],
+        packages: &["default-jdk-headless"],
+        purpose: "compiles a program with Curator's locks, which shares them with the ZooKeeper store",
+    },
+    Need {
+        program: "/usr/share/java/zookeeper.jar",
+        proof: &[],
+        packages: &["libzookeeper-java"],
+        purpose: "is what the ZooKeeper store is tested with",
+    },
+    Need {
+        program: "/usr/share/java/curator-recipes.jar",
+        proof: &[],
+        packages: &["libcurator-recipes-java"],
+        purpose: "shares locks with the ZooKeeper store",
+    },
+    Need {
         program: "chromium",
         proof: &[],
         packages: &["chromium"],
@@ -90,9 +126,14 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Where the foreign clients of the Redis store's tests are listed, and where they go.
-const CLIENTS_FROM: &str = "crates/lockfast-backend-redis/tests/clients";
+/// Where the foreign clients of the stores' tests are listed, and where they go.
+const REDIS_CLIENTS: &str = "crates/lockfast-backend-redis/tests/clients";
+const ZOOKEEPER_CLIENTS: &str = "crates/lockfast-backend-zookeeper/tests/clients";
 const CLIENTS_TO: &str = "target/foreign-clients";
+
+/// What a program with Curator's locks is compiled with.
+const CURATOR: &str = "/usr/share/java/curator-client.jar:/usr/share/java/curator-framework.jar:\
+    /usr/share/java/curator-recipes.jar:/usr/share/java/zookeeper.jar";
 
 /// Where servers are that a user's `PATH` often leaves out.
 const FOLDERS_MORE: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -130,24 +171,45 @@ impl Need {
 /// the versions that are asked for.
 fn foreign_clients() -> Result<()> {
     let root = tree::root()?;
-    let (from, to) = (root.join(CLIENTS_FROM), root.join(CLIENTS_TO));
-    let python = to.join("python");
-    if !is_copied(&from, &python, &["requirements.txt"]) {
-        let venv = python.to_string_lossy().into_owned();
-        Step::program("python3", &["-m", "venv", &venv]).run()?;
-        let list = format!("{CLIENTS_FROM}/requirements.txt");
-        let quietly = ["install", "--quiet", "--disable-pip-version-check", "-r", &list];
-        Step::program(&format!("{venv}/bin/pip"), &quietly).run()?;
-        copy(&from, &python, &["requirements.txt"])?;
-    }
+    let (redis, to) = (root.join(REDIS_CLIENTS), root.join(CLIENTS_TO));
+    python_clients(&redis, &to.join("python"))?;
+    python_clients(&root.join(ZOOKEEPER_CLIENTS), &to.join("kazoo"))?;
+    compile_with_curator(&root.join(ZOOKEEPER_CLIENTS), "CuratorLock.java", &to.join("curator"))?;
     let node = to.join("node");
     let lists = ["package.json", "package-lock.json"];
-    if !is_copied(&from, &node, &lists) || !node.join("node_modules").is_dir() {
-        copy(&from, &node, &lists)?;
+    if !is_copied(&redis, &node, &lists) || !node.join("node_modules").is_dir() {
+        copy(&redis, &node, &lists)?;
         let quietly = ["ci", "--silent", "--no-audit", "--no-fund", "--prefix"];
         Step::program("npm", &[&quietly[..], &[&*node.to_string_lossy()]].concat()).run()?;
     }
     Ok(())
+}
+
+/// Installs what a list names into an environment of its own.
+fn python_clients(from: &Path, to: &Path) -> Result<()> {
+    const LIST: &str = "requirements.txt";
+    if is_copied(from, to, &[LIST]) {
+        return Ok(());
+    }
+    let (venv, list) = (to.to_string_lossy().into_owned(), from.join(LIST));
+    let list = list.to_string_lossy();
+    Step::program("python3", &["-m", "venv", &venv]).run()?;
+    let quietly = ["install", "--quiet", "--disable-pip-version-check", "-r"];
+    let words = [&quietly[..], &[&*list]].concat();
+    Step::program(&format!("{venv}/bin/pip"), &words).run()?;
+    copy(from, to, &[LIST])
+}
+
+/// Compiles a program that takes locks by Curator, unless that is done.
+pub(crate) fn compile_with_curator(from: &Path, source: &str, to: &Path) -> Result<()> {
+    if is_copied(from, to, &[source]) {
+        return Ok(());
+    }
+    fs::create_dir_all(to)?;
+    let (folder, path) = (to.to_string_lossy(), from.join(source));
+    let words = ["-nowarn", "-cp", CURATOR, "-d", &folder, &*path.to_string_lossy()];
+    Step::program("javac", &words).run()?;
+    copy(from, to, &[source])
 }
 
 fn is_copied(from: &Path, to: &Path, names: &[&str]) -> bool {

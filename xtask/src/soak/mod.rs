@@ -6,6 +6,7 @@ mod undone;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ use crate::suite::in_lanes;
 use crate::tree;
 use run::{Outcome, Run, fresh_seed, stores};
 
-const USAGE: &str = "cargo xtask soak [--hours H] [STORE…], or cargo xtask soak --undone [BUG…]";
+const USAGE: &str =
+    "cargo xtask soak [--hours H] [STORE…], or cargo xtask soak --undone [--seed N] [BUG…]";
 
 /// How long each run of `cargo xtask test` lasts; with the start and the end of its servers twice
 /// as long.
@@ -37,13 +39,13 @@ const FOLDER: &str = "torture";
 #[derive(Debug, PartialEq)]
 enum Asked {
     Soak { hours: f64, stores: Vec<String> },
-    Undone(Vec<String>),
+    Undone { seed: Option<u64>, bugs: Vec<String> },
 }
 
 /// Tortures for hours.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     match parse(arguments)? {
-        Asked::Undone(bugs) => undone::run(&bugs),
+        Asked::Undone { seed, bugs } => undone::run(seed, &bugs),
         Asked::Soak { hours, stores } => {
             setup::run(&[])?;
             let lockfast = build()?;
@@ -56,24 +58,27 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 fn parse(arguments: &[String]) -> Result<Asked> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["--undone", bugs @ ..] => {
-            Ok(Asked::Undone(bugs.iter().map(ToString::to_string).collect()))
+        ["--undone", "--seed", seed, bugs @ ..] => {
+            let seed = seed.parse().with_context(|| format!("N is a whole number: {USAGE}"))?;
+            Ok(Asked::Undone { seed: Some(seed), bugs: names(bugs)? })
         }
+        ["--undone", bugs @ ..] => Ok(Asked::Undone { seed: None, bugs: names(bugs)? }),
         ["--hours", hours, stores @ ..] => {
             let hours = hours.parse().ok().filter(|hours| *hours > 0.0 && *hours <= 1000.0);
             let hours =
                 hours.with_context(|| format!("H is a number of hours above 0: {USAGE}"))?;
-            named(hours, stores)
+            Ok(Asked::Soak { hours, stores: names(stores)? })
         }
-        stores => named(1.0, stores),
+        stores => Ok(Asked::Soak { hours: 1.0, stores: names(stores)? }),
     }
 }
 
-fn named(hours: f64, stores: &[&str]) -> Result<Asked> {
-    if let Some(option) = stores.iter().find(|word| word.starts_with('-')) {
+/// Names of stores or bugs, and no options.
+fn names(words: &[&str]) -> Result<Vec<String>> {
+    if let Some(option) = words.iter().find(|word| word.starts_with('-')) {
         bail!("{option:?} is not understood: {USAGE}");
     }
-    Ok(Asked::Soak { hours, stores: stores.iter().map(ToString::to_string).collect() })
+    Ok(words.iter().map(ToString::to_string).collect())
 }
 
 fn choose(all: &[String], asked: Vec<String>) -> Result<Vec<String>> {
@@ -83,10 +88,19 @@ fn choose(all: &[String], asked: Vec<String>) -> Result<Vec<String>> {
     Ok(if asked.is_empty() { all.to_vec() } else { asked })
 }
 
-/// Builds the command, and tells where it is.
+/// Builds the command, and tells where a copy of it is: it starts itself again and again, also when
+/// another has been built meanwhile.
 fn build() -> Result<PathBuf> {
     timed("build", || Step::cargo(&["build", "--locked", "--bin", "lockfast"]).run())?;
-    Ok(tree::target()?.join("debug/lockfast"))
+    let target = tree::target()?;
+    let folder = target.join(FOLDER).join("bin");
+    fs::create_dir_all(&folder)?;
+    let copy = folder.join("lockfast");
+    // One that runs cannot be written to, but another can take its place.
+    let draft = folder.join(format!("lockfast-{}", std::process::id()));
+    fs::copy(target.join("debug/lockfast"), &draft)?;
+    fs::rename(&draft, &copy)?;
+    Ok(copy)
 }
 
 /// The step of `cargo xtask test`: every store, briefly, with a seed that is always the same and one
@@ -122,7 +136,7 @@ fn carry_out(job: &Run, lockfast: &Path) -> Result<Outcome> {
     match &outcome.failure {
         None => {
             eprintln!("  ok     {store}, seed {seed}: {}", outcome.figures());
-            std::fs::remove_dir_all(&outcome.directory)?;
+            fs::remove_dir_all(&outcome.directory)?;
         }
         Some(failure) => {
             let kept = outcome.directory.display();
@@ -222,8 +236,21 @@ mod tests {
         };
         assert_eq!(asked("").unwrap(), soak(1.0, &[]));
         assert_eq!(asked("--hours 0.5 redis mysql").unwrap(), soak(0.5, &["redis", "mysql"]));
-        assert_eq!(asked("--undone B14").unwrap(), Asked::Undone(vec!["B14".to_owned()]));
-        for wrong in ["--hours", "--hours x", "--hours 0", "--hours -1 redis", "redis --fast"] {
+        let undone = |seed, bugs: &[&str]| Asked::Undone {
+            seed,
+            bugs: bugs.iter().map(ToString::to_string).collect(),
+        };
+        assert_eq!(asked("--undone B14").unwrap(), undone(None, &["B14"]));
+        assert_eq!(asked("--undone --seed 7").unwrap(), undone(Some(7), &[]));
+        for wrong in [
+            "--hours",
+            "--hours x",
+            "--undone --seed",
+            "--undone --seed x B14",
+            "--hours 0",
+            "--hours -1 redis",
+            "redis --fast",
+        ] {
             assert!(asked(wrong).is_err(), "{wrong:?}");
         }
         let all = ["embedded", "redis"].map(str::to_owned);

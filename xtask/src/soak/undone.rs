@@ -1,4 +1,5 @@
 //! Whether torture finds what is known to be wrong: builds in which one mended bug is there again.
+//! The same runs without that bug find nothing.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,8 +9,8 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::FOLDER;
 use super::run::{Outcome, Run, fresh_seed};
+use super::{FOLDER, build};
 use crate::step::{Step, timed};
 use crate::{setup, tree};
 
@@ -75,30 +76,33 @@ fn held_by_two(finding: &Value) -> Option<f64> {
     is_such.then_some((finding["until"].as_f64()? - finding["from"].as_f64()?) / 1e9)
 }
 
-/// Looks for these bugs, or all.
-pub(super) fn run(names: &[String]) -> Result<()> {
+/// Looks for these bugs, or all, with seeds from this one on or with fresh ones.
+pub(super) fn run(seed: Option<u64>, names: &[String]) -> Result<()> {
     let known: Vec<&str> = BUGS.iter().map(|bug| bug.name).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("{name:?} cannot be undone; there is {}", known.join(", "));
     }
     setup::run(&[])?;
     let is_asked = |bug: &&Bug| names.is_empty() || names.iter().any(|name| name == bug.name);
-    let mut missed = Vec::new();
+    let mended = build()?;
+    let mut wrong = Vec::new();
     for bug in BUGS.iter().filter(is_asked) {
-        let lockfast = timed(&format!("build without the mending of {}", bug.name), || build(bug))?;
-        if !search(bug, &lockfast)? {
-            missed.push(bug.name);
+        let name = bug.name;
+        let lockfast = timed(&format!("build without the mending of {name}"), || build_with(bug))?;
+        let (is_found, runs) = search(bug, &lockfast, seed)?;
+        if !is_found {
+            wrong.push(format!("{name} is not found within {MINUTES_MAX} minutes"));
+        }
+        for run in runs {
+            wrong.extend(repeat(bug, &mended, &run)?);
         }
     }
-    if missed.is_empty() {
-        return Ok(());
-    }
-    bail!("not found within {MINUTES_MAX} minutes: {}", missed.join(", "))
+    if wrong.is_empty() { Ok(()) } else { bail!("{}", wrong.join("\n")) }
 }
 
 /// Builds the command with a bug in it, in a target directory of its own. The compiler is called by
 /// a script, so that only our own crates are compiled anew for each bug.
-fn build(bug: &Bug) -> Result<PathBuf> {
+fn build_with(bug: &Bug) -> Result<PathBuf> {
     let target = tree::target()?.join("undone");
     fs::create_dir_all(&target)?;
     let compiler = target.join(bug.name);
@@ -114,33 +118,53 @@ fn build(bug: &Bug) -> Result<PathBuf> {
     Ok(target.join("debug/lockfast"))
 }
 
-/// Runs until it is found or the time is over.
+/// Runs until it is found or the time is over; whether it was, and what was run.
 #[allow(clippy::disallowed_methods, reason = "how long it took decides nothing else")]
-fn search(bug: &Bug, lockfast: &Path) -> Result<bool> {
+fn search(bug: &Bug, lockfast: &Path, seed: Option<u64>) -> Result<(bool, Vec<Run>)> {
     let start = Instant::now();
     let minutes = || start.elapsed().as_secs_f64() / 60.0;
+    let mut runs = Vec::new();
     eprintln!("  {} on {}: {}", bug.name, bug.store, bug.about);
     while minutes() < MINUTES_MAX {
         let run = Run {
             store: bug.store.to_owned(),
-            seed: fresh_seed()?,
+            seed: seed.map_or_else(fresh_seed, |seed| Ok(seed + runs.len() as u64))?,
             minutes: MINUTES,
             more: bug.more.iter().map(ToString::to_string).collect(),
         };
-        let outcome = run.carry_out(lockfast, &tree::target()?.join(FOLDER).join(bug.name))?;
-        if outcome.verdict.is_null() {
-            bail!("{run} came to no verdict:\n{}", outcome.said);
-        }
+        let outcome = carry_out(&run, lockfast, bug.name)?;
+        runs.push(run);
         match (bug.found)(&outcome) {
             Some(found) => {
                 let (name, kept) = (bug.name, outcome.directory.display());
                 println!("{name}: found within {:.0} s: {found}; see {kept}", minutes() * 60.0);
-                return Ok(true);
+                return Ok((true, runs));
             }
             None => fs::remove_dir_all(&outcome.directory)?,
         }
     }
-    Ok(false)
+    Ok((false, runs))
+}
+
+/// The same run without the bug; what is wrong if anything is found by it.
+fn repeat(bug: &Bug, mended: &Path, run: &Run) -> Result<Option<String>> {
+    let outcome = carry_out(run, mended, "mended")?;
+    let found = (bug.found)(&outcome).or_else(|| outcome.failure.clone());
+    let Some(found) = found else {
+        println!("{}: nothing is found when it is mended, seed {}", bug.name, run.seed);
+        fs::remove_dir_all(&outcome.directory)?;
+        return Ok(None);
+    };
+    let kept = outcome.directory.display();
+    Ok(Some(format!("{} is found although it is mended: {found}; see {kept}", bug.name)))
+}
+
+fn carry_out(run: &Run, lockfast: &Path, folder: &str) -> Result<Outcome> {
+    let outcome = run.carry_out(lockfast, &tree::target()?.join(FOLDER).join(folder))?;
+    if outcome.verdict.is_null() {
+        bail!("{run} came to no verdict:\n{}", outcome.said);
+    }
+    Ok(outcome)
 }
 
 #[cfg(test)]

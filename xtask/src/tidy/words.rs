@@ -101,6 +101,13 @@ const CONFINED: &[Confined] = &[
         message: "a store's client library is named in that backend's wire.rs only",
     },
     Confined {
+        words: &["tonic::", "prost::", "hyper::", "http::"],
+        within: "crates/lockfast-backend-etcd/src/",
+        allowed: &["crates/lockfast-backend-etcd/src/wire/"],
+        tests_free: true,
+        message: "a store's client library is named in that backend's wire only",
+    },
+    Confined {
         words: &["redis::"],
         within: "crates/lockfast-backend-redis/src/",
         allowed: &["crates/lockfast-backend-redis/src/wire/"],
@@ -116,7 +123,7 @@ const CONFINED: &[Confined] = &[
             "cfg!(feature",
         ],
         within: "crates/",
-        allowed: &["crates/lockfast/src/connect.rs"],
+        allowed: &["crates/lockfast/src/connect.rs", "crates/lockfast-fence/src/lib.rs"],
         tests_free: false,
         message: "features are asked for in crates/lockfast/src/connect.rs only",
     },

@@ -33,7 +33,10 @@ const REDIS: &str = "redis-server --version";
 const POSTGRES: &str =
     "\"$(ls -d /usr/lib/postgresql/*/bin/postgres | sort -V | tail -n 1)\" --version";
 const MARIADB: &str = "mariadbd --version";
+const ETCD: &str = "etcd --version";
 const MYSQL: &str = "target/servers/mysql/bin/mysqld --version";
+// The archive of its classes has a name with the version too.
+const ZOOKEEPER: &str = r"ls /usr/share/java | sed -n 's/^zookeeper-\([0-9].*\)\.jar$/\1/p'";
 
 const ROWS: &[Row] = &[
     row("redis", "Redis", Place::Machine, REDIS, ALL),
@@ -47,6 +50,10 @@ const ROWS: &[Row] = &[
     row("mysql", "MariaDB", Place::Machine, MARIADB, |suite| !suite.contains("mysql")),
     row("mysql", "MariaDB", Place::Unstable, MARIADB, |suite| !suite.contains("mysql")),
     row("mysql", "MySQL", Place::Unpacked, MYSQL, |suite| suite.contains("mysql")),
+    row("etcd", "etcd", Place::Machine, ETCD, ALL),
+    row("etcd", "etcd", Place::Unstable, ETCD, ALL),
+    row("zookeeper", "ZooKeeper", Place::Machine, ZOOKEEPER, ALL),
+    row("zookeeper", "ZooKeeper", Place::Unstable, ZOOKEEPER, ALL),
 ];
 
 const fn row(
@@ -183,6 +190,7 @@ mod tests {
             ("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", "15.18"),
             ("mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu", "10.11.19"),
             ("/a/b-1.2/usr/sbin/mysqld  Ver 9.7.4-2 for Linux on x86_64 ((Debian))", "9.7.4"),
+            ("etcd Version: 3.4.23\nGit SHA: Not provided\nGo Version: go1.19.8", "3.4.23"),
         ] {
             assert_eq!(version_in(said), Some(version));
         }
@@ -192,7 +200,7 @@ mod tests {
     #[test]
     fn stores_are_chosen_by_name() {
         let all = chosen(&[]).unwrap();
-        assert_eq!(all, ["redis", "redlock", "postgres", "mysql"]);
+        assert_eq!(all, ["redis", "redlock", "postgres", "mysql", "etcd", "zookeeper"]);
         assert_eq!(chosen(&["mysql".into(), "redis".into()]).unwrap(), ["redis", "mysql"]);
         assert!(chosen(&["mongo".into()]).is_err());
     }

@@ -35,6 +35,10 @@ const PACKAGES: &[&str] = &[
     "pgbouncer",
     "mariadb-server",
     "mariadb-client",
+    "etcd-server",
+    "etcd-client",
+    "libzookeeper-java",
+    "default-jre-headless",
     "openssl",
     "gcc",
     "libc6-dev",
@@ -63,6 +67,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 const LINKS: &[(&str, &str)] = &[
     ("usr/bin/cc", "gcc"),
+    ("usr/bin/java", "/usr/lib/jvm/default-java/bin/java"),
     ("opt/valkey/redis-server", "/usr/bin/valkey-server"),
     ("opt/valkey/redis-cli", "/usr/bin/valkey-cli"),
 ];
