@@ -1,8 +1,9 @@
 """Locks by Python libraries, each with its own defaults, passed around between threads.
 
     peers.py handover PEER PORT WAITERS HOW SECONDS     HOW is held or greedy
+    peers.py cycle kazoo ADDRESS TASKS SECONDS          free locks, one connection
 
-Prints the same line of JSON as the Rust program beside it.
+For kazoo, PORT is an address. Prints the same line of JSON as the Rust program beside it.
 """
 
 import json
@@ -13,15 +14,18 @@ import time
 
 import redis
 import redis_lock
+from kazoo.client import KazooClient
 
 TTL_SECONDS = 30
+SESSION_SECONDS = 10
 HOLD_SECONDS = 0.002
+WARM_UP_SECONDS = 0.2
 NAME = "lock:shared"
 
 
 class RedisPy:
     def __init__(self, port):
-        self.lock = redis.Redis(port=port).lock(NAME, timeout=TTL_SECONDS)
+        self.lock = redis.Redis(port=int(port)).lock(NAME, timeout=TTL_SECONDS)
 
     def acquire(self):
         return self.lock.acquire()
@@ -32,7 +36,7 @@ class RedisPy:
 
 class PythonRedisLock:
     def __init__(self, port):
-        self.client = redis.Redis(port=port)
+        self.client = redis.Redis(port=int(port))
 
     def acquire(self):
         self.lock = redis_lock.Lock(self.client, NAME, expire=TTL_SECONDS)
@@ -42,7 +46,22 @@ class PythonRedisLock:
         self.lock.release()
 
 
-PEERS = {"redis-py": RedisPy, "python-redis-lock": PythonRedisLock}
+class Kazoo:
+    def __init__(self, address, client=None, name="shared"):
+        if client is None:
+            client = KazooClient(hosts=address, timeout=SESSION_SECONDS)
+            client.start(timeout=30)
+        self.client = client
+        self.lock = client.Lock(f"/kazoo-{name}")
+
+    def acquire(self):
+        return self.lock.acquire()
+
+    def release(self):
+        self.lock.release()
+
+
+PEERS = {"redis-py": RedisPy, "python-redis-lock": PythonRedisLock, "kazoo": Kazoo}
 
 
 class Ring:
@@ -106,10 +125,41 @@ def percentile(latencies, percent):
     return latencies[at] / 1000 if latencies else 0
 
 
+def cycle(address, tasks, seconds):
+    client = Kazoo(address).client
+    start = time.perf_counter() + WARM_UP_SECONDS
+    end = start + seconds
+    cycles = []
+
+    def go_round(number):
+        contender = Kazoo(address, client, str(number))
+        while (before := time.perf_counter()) < end:
+            contender.acquire()
+            contender.release()
+            if before >= start:
+                cycles.append(int((time.perf_counter() - before) * 1e9))
+
+    threads = [threading.Thread(target=go_round, args=(number,)) for number in range(tasks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    cycles.sort()
+    print(json.dumps({
+        "cycles_per_s": len(cycles) / seconds,
+        "p50_us": percentile(cycles, 50),
+        "p99_us": percentile(cycles, 99),
+    }), flush=True)
+    os._exit(0)
+
+
 def main():
+    if sys.argv[1] == "cycle":
+        _, _, address, tasks, seconds = sys.argv[1:]
+        cycle(address, int(tasks), float(seconds))
     _, peer, port, waiters, how, seconds = sys.argv[1:]
     # One has it, so many wait.
-    contenders = [PEERS[peer](int(port)) for _ in range(int(waiters) + 1)]
+    contenders = [PEERS[peer](port) for _ in range(int(waiters) + 1)]
     ring = Ring(contenders, how == "held")
     ring.run(float(seconds))
     if ring.failures:

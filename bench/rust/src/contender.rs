@@ -7,7 +7,9 @@ use lockfast::{Guard, Locker, Mutex, Options};
 use rslock::{Lock, LockManager};
 
 use crate::by_hand::{Lease, Pool};
+use crate::etcd::{Session, Taker};
 use crate::probe::{Line, Probe};
+use crate::recipe::{Recipe, RecipeClient};
 
 /// The lease of everything that is measured.
 pub(crate) const TTL: Duration = Duration::from_secs(30);
@@ -19,6 +21,8 @@ pub(crate) enum Contender {
     Rslock { manager: LockManager, name: String, lock: Option<Lock> },
     Probe(Probe),
     ByHand(Lease),
+    Etcd(Taker),
+    Recipe(Recipe),
 }
 
 /// A connection from which contenders are made.
@@ -27,6 +31,8 @@ pub(crate) enum Connection {
     Rslock(LockManager),
     Probe(Line),
     ByHand(Pool),
+    Etcd(Session),
+    Recipe(RecipeClient),
 }
 
 impl Connection {
@@ -34,6 +40,7 @@ impl Connection {
     pub(crate) async fn open(peer: &str, url: &str, sessions: usize) -> Result<Self> {
         Ok(match peer {
             "lockfast" => Self::Lockfast(Locker::connect(url).await?),
+            peer if url.starts_with("etcd:") => Self::Etcd(Session::open(peer, url).await?),
             "rslock" => {
                 let (_, hosts) = url.split_once("://").context("no URL")?;
                 let urls = hosts.split(',').map(|host| format!("redis://{host}"));
@@ -41,6 +48,8 @@ impl Connection {
             }
             "probe" => Self::Probe(Line::open(url).await?),
             "by-hand" => Self::ByHand(Pool::open(url, sessions).await?),
+            "zookeeper-client" => Self::Recipe(RecipeClient::open(url, true).await?),
+            "zookeeper-client-background" => Self::Recipe(RecipeClient::open(url, false).await?),
             _ => bail!("there is no peer {peer}"),
         })
     }
@@ -61,6 +70,8 @@ impl Connection {
             }
             Self::Probe(line) => Contender::Probe(Probe::new(line, name)),
             Self::ByHand(pool) => Contender::ByHand(Lease::new(pool, name)),
+            Self::Etcd(session) => Contender::Etcd(Taker::new(session, name)),
+            Self::Recipe(client) => Contender::Recipe(client.contender(&name)),
         })
     }
 }
@@ -93,6 +104,8 @@ impl Contender {
             }
             Self::Probe(probe) => probe.acquire().await,
             Self::ByHand(lease) => lease.acquire().await,
+            Self::Etcd(taker) => taker.acquire().await,
+            Self::Recipe(recipe) => recipe.acquire().await,
         }
     }
 
@@ -107,7 +120,9 @@ impl Contender {
                 *lock = manager.lock(name.as_str(), TTL_LONG).await.ok();
                 Ok(lock.is_some())
             }
-            Self::Probe(_) | Self::ByHand(_) => self.acquire().await,
+            Self::Probe(_) | Self::ByHand(_) | Self::Etcd(_) | Self::Recipe(_) => {
+                self.acquire().await
+            }
         }
     }
 
@@ -122,6 +137,8 @@ impl Contender {
             }
             Self::Probe(probe) => probe.release().await?,
             Self::ByHand(lease) => lease.release().await?,
+            Self::Etcd(taker) => taker.release().await?,
+            Self::Recipe(recipe) => recipe.release().await?,
         }
         Ok(())
     }

@@ -6,7 +6,9 @@
 //! peers wait PEER PORT WAITERS                    wait for one lock that stays taken
 //! peers hold PEER PORT LOCKS                      hold so many locks
 //! peers renew PORT LEASES ROUNDS                  renew by a script for 100 keys
-//! peers redlock | postgres | mysql                everything about that store, on servers of its own
+//! peers redlock | postgres | mysql | etcd         everything about that store, on servers of its own
+//! peers zookeeper PYTHON SCRIPT CLASSES           the same, with kazoo by a Python that has it and with
+//!                                                 Curator by a program that was compiled there
 //! ```
 //!
 //! A PEER whose name ends in `-current` goes round on a current-thread runtime.
@@ -18,10 +20,13 @@ mod by_hand;
 mod contender;
 mod cycle;
 mod database;
+mod etcd;
 mod handover;
 mod probe;
+mod recipe;
 mod redlock;
 mod samples;
+mod zookeeper;
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -30,6 +35,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use contender::{Connection, Contender};
+use zookeeper::Programs;
 
 /// How the name of a peer ends that is to run on a current-thread runtime.
 const CURRENT: &str = "-current";
@@ -45,7 +51,11 @@ fn main() -> Result<()> {
             bare::renew(number(port)?, number(leases)?, number(rounds)?)?
         }
         ["redlock"] => redlock::measure()?,
+        ["etcd"] => etcd::measure()?,
         [kind @ ("postgres" | "mysql")] => database::measure(kind)?,
+        ["zookeeper", python, script, classes] => {
+            zookeeper::measure(&Programs { python, script, classes })?
+        }
         ["hold", "bare", port, locks] => bare::hold(number(port)?, number(locks)?)?,
         // Not as most people run a library, but on the runtime that suits one task best.
         ["cycle", peer, port, tasks, seconds] if peer.ends_with(CURRENT) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use lockfast_faults::proxy::{Link, Proxy};
 use lockfast_faults::redis::Redis;
+use lockfast_faults::server::Server as _;
 use serde_json::Value;
 
 use crate::samples::{ROUNDS, Samples};
