@@ -6,7 +6,7 @@ use std::io;
 use lockfast_faults::etcd::{Cluster, Etcd, Setup};
 use lockfast_faults::server::Server as _;
 
-use super::host::{Host, unknown};
+use super::host::{Single, unknown};
 use super::need::{From, Need};
 use super::{KILL, MAJORITY, PAUSE, Planned, RESTART, Rig, RigOptions, Row, ServerFault};
 
@@ -49,25 +49,10 @@ pub(super) const CLUSTER: Row = Row {
     start: start_cluster,
 };
 
-#[derive(Debug)]
-struct Single(Host<Etcd>);
-
 fn start_single(options: &RigOptions) -> io::Result<Box<dyn Rig>> {
-    Ok(Box::new(Single(Host::new(Setup::new().durable().start(), options.ttl))))
-}
-
-impl Rig for Single {
-    fn url(&self) -> String {
-        self.0.server.url()
-    }
-
-    fn begin(&mut self, planned: &Planned) -> io::Result<()> {
-        self.0.begin(planned)
-    }
-
-    fn heal(&mut self, planned: &Planned) -> io::Result<()> {
-        self.0.heal(planned)
-    }
+    let server = Setup::new().durable().start();
+    let url = server.url();
+    Ok(Box::new(Single::new(server, url, options.ttl)))
 }
 
 #[derive(Debug)]

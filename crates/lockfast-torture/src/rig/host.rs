@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockfast_core::Moment;
 use lockfast_faults::server::Server;
 
-use super::Planned;
+use super::{Planned, Rig};
 
 /// A server's clock is never further behind than this: Redlock refuses a node whose clock is a
 /// minute away.
@@ -67,6 +67,33 @@ impl<S: Server> Host<S> {
         if let Some((at, step)) = self.stepped.take() {
             thread::sleep((at + step).remaining(Moment::now()));
         }
+    }
+}
+
+/// A rig of one server, which clients reach at the same URL for as long as it runs.
+#[derive(Debug)]
+pub(super) struct Single<S> {
+    host: Host<S>,
+    url: String,
+}
+
+impl<S: Server> Single<S> {
+    pub(super) fn new(server: S, url: String, ttl: Duration) -> Self {
+        Self { host: Host::new(server, ttl), url }
+    }
+}
+
+impl<S: Server> Rig for Single<S> {
+    fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    fn begin(&mut self, planned: &Planned) -> io::Result<()> {
+        self.host.begin(planned)
+    }
+
+    fn heal(&mut self, planned: &Planned) -> io::Result<()> {
+        self.host.heal(planned)
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use lockfast_faults::mysql::{Flavor, Mysql, Setup};
+use lockfast_faults::mysql::{Flavor, Setup};
 
-use super::host::Host;
+use super::host::Single;
 use super::need::{From, Need};
-use super::{CLOCK, KILL, PAUSE, Planned, RESTART, Rig, RigOptions, Row, ServerFault};
+use super::{CLOCK, KILL, PAUSE, RESTART, Rig, RigOptions, Row, ServerFault};
 
 const FAULTS: &[ServerFault] = &[KILL, RESTART, PAUSE, CLOCK];
 
@@ -42,27 +42,11 @@ pub(super) const MYSQL: Row = Row {
 /// As whom workers connect.
 const USER: &str = "app";
 
-#[derive(Debug)]
-struct Single(Host<Mysql>);
-
 fn start(options: &RigOptions, flavor: Flavor) -> io::Result<Box<dyn Rig>> {
     let setup = Setup::new(flavor).durable();
     let server = if options.clock { setup.clock().start() } else { setup.start() };
     server.sql(&format!("CREATE USER {USER}"));
     server.sql(&format!("GRANT ALL ON lockfast.* TO {USER}"));
-    Ok(Box::new(Single(Host::new(server, options.ttl))))
-}
-
-impl Rig for Single {
-    fn url(&self) -> String {
-        self.0.server.url_as(USER, None)
-    }
-
-    fn begin(&mut self, planned: &Planned) -> io::Result<()> {
-        self.0.begin(planned)
-    }
-
-    fn heal(&mut self, planned: &Planned) -> io::Result<()> {
-        self.0.heal(planned)
-    }
+    let url = server.url_as(USER, None);
+    Ok(Box::new(Single::new(server, url, options.ttl)))
 }

@@ -11,7 +11,7 @@ use lockfast_faults::server::Server as _;
 use lockfast_faults::signpost::Signpost;
 use lockfast_faults::wait::wait_until;
 
-use super::host::{Host, unknown};
+use super::host::{Host, Single, unknown};
 use super::need::{From, Need};
 use super::{CLOCK, KILL, MAJORITY, PAUSE, Planned, RESTART, Rig, RigOptions, Row, ServerFault};
 
@@ -97,25 +97,10 @@ fn setup(options: &RigOptions) -> Setup {
     if options.clock { setup.clock() } else { setup }
 }
 
-#[derive(Debug)]
-struct Single(Host<Redis>);
-
 fn start_single(options: &RigOptions) -> io::Result<Box<dyn Rig>> {
-    Ok(Box::new(Single(Host::new(setup(options).start(), options.ttl))))
-}
-
-impl Rig for Single {
-    fn url(&self) -> String {
-        self.0.server.url()
-    }
-
-    fn begin(&mut self, planned: &Planned) -> io::Result<()> {
-        self.0.begin(planned)
-    }
-
-    fn heal(&mut self, planned: &Planned) -> io::Result<()> {
-        self.0.heal(planned)
-    }
+    let server = setup(options).start();
+    let url = server.url();
+    Ok(Box::new(Single::new(server, url, options.ttl)))
 }
 
 #[derive(Debug)]
