@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `faults/link.rs` | cut, half-open and stalled links, lost replies, late requests |
 //! | `faults/server.rs` | crashes, pauses, a full disk |
+//! | `faults/clock.rs` | the wall clocks of members are stepped |
 //! | `faults/cluster.rs` | members that are killed, paused, cut off; no quorum |
 //! | `faults/lease.rs` | leases that others revoke, keys that others delete, thousands lost at once |
 //! | `faults/watch.rs` | events that were compacted or never came |
@@ -23,6 +24,8 @@
 
 mod kit;
 
+#[path = "faults/clock.rs"]
+mod clock;
 #[path = "faults/cluster.rs"]
 mod cluster;
 #[path = "faults/crowd.rs"]

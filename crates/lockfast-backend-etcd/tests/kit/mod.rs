@@ -87,9 +87,14 @@ pub struct OneCluster {
 
 /// Starts them when it is our turn.
 pub fn start_cluster() -> OneCluster {
+    start_cluster_as(&Setup::new())
+}
+
+/// The same, each set up so.
+pub fn start_cluster_as(setup: &Setup) -> OneCluster {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    OneCluster { cluster: Cluster::start(), _turn: turn }
+    OneCluster { cluster: Cluster::start_as(setup), _turn: turn }
 }
 
 impl Deref for OneCluster {

@@ -1,10 +1,6 @@
 //! A real etcd on free ports of loopback, in a directory of its own, alone or as a member of a
 //! [`Cluster`].
 //!
-//! No clock of it can be stepped: it is written in Go, whose programs ask the kernel without the C
-//! library, so that nothing can be preloaded; and leases are measured by the monotonic clock, which
-//! nobody can step.
-//!
 //! ```no_run
 //! use lockfast_faults::etcd::Etcd;
 //!
@@ -23,6 +19,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::certificate::{Authority, Flaw, Pair};
+use super::clock::Clock;
 use super::network::Network;
 use super::port::Port;
 use super::program;
@@ -40,6 +37,7 @@ const PASSWORD: &str = "root-word";
 pub struct Setup {
     options: Vec<String>,
     durable: bool,
+    clock: bool,
     tls: Option<Tls>,
 }
 
@@ -66,6 +64,12 @@ impl Setup {
     /// Every write is on disk before it is answered.
     pub fn durable(mut self) -> Self {
         self.durable = true;
+        self
+    }
+
+    /// With a wall clock that can be stepped. It serves slower.
+    pub fn clock(mut self) -> Self {
+        self.clock = true;
         self
     }
 
@@ -122,6 +126,7 @@ pub struct Etcd {
     place: Option<Place>,
     has_users: bool,
     directory: TempDir,
+    clock: Option<Clock>,
 }
 
 impl Etcd {
@@ -133,6 +138,8 @@ impl Etcd {
     /// One that does not run yet and knows of no members.
     fn prepare(setup: Setup, name: impl Into<String>) -> Self {
         let advertised = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let directory = tempfile::tempdir().unwrap();
+        let clock = setup.clock.then(|| Clock::new(directory.path()));
         Self {
             process: None,
             setup,
@@ -144,7 +151,8 @@ impl Etcd {
             members: String::new(),
             place: None,
             has_users: false,
-            directory: tempfile::tempdir().unwrap(),
+            directory,
+            clock,
         }
     }
 
@@ -276,7 +284,12 @@ impl Etcd {
     fn command(&self) -> Command {
         let scheme = if self.setup.tls.is_some() { "https" } else { "http" };
         let clients = format!("{scheme}://{}", self.address());
-        let mut command = Command::new(program::find("etcd"));
+        let program = program::find("etcd");
+        // It is written in Go, and asks the kernel for the time without the C library.
+        let mut command = match &self.clock {
+            None => Command::new(program),
+            Some(clock) => clock.trace(&program),
+        };
         command.arg(format!("--name={}", self.name));
         command.arg(format!("--data-dir={}", self.directory.path().join("data").display()));
         command.arg(format!("--listen-client-urls={clients}"));
@@ -319,6 +332,10 @@ impl Server for Etcd {
 
     fn process_mut(&mut self) -> &mut Option<Process> {
         &mut self.process
+    }
+
+    fn own_clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
     }
 
     fn launch(&mut self) {
