@@ -172,7 +172,7 @@ impl Store {
             let is_again = match failure.handling {
                 Remedy::Tell | Remedy::Reconnect => false,
                 Remedy::Repeat => op.try_again(REPEATS_MAX),
-                Remedy::ReconnectAndRepeat => op.try_again(RECONNECTS_MAX),
+                Remedy::ReconnectAndRepeat => op.is_repeatable() && op.try_again(RECONNECTS_MAX),
             };
             match is_again {
                 true => again.push(op),

@@ -112,6 +112,12 @@ impl Op {
         }
     }
 
+    /// Whether it can be done twice like once. A revocation cannot: the second takes the lock away
+    /// from whoever has it next.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        !matches!(self, Self::Ask(ask) if ask.is_change)
+    }
+
     /// Counts another try, of which there are so many.
     pub(crate) fn try_again(&mut self, tries_max: u8) -> bool {
         let tries = match self {

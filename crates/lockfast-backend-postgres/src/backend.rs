@@ -235,7 +235,7 @@ impl Postgres {
             Value::Text(request.reason.clone()),
         ];
         let statement = "SELECT code, seen FROM {schema}.revoke($1, $2, $3)";
-        let rows = self.store.ask(statement, values).await.map_err(named)?;
+        let rows = self.store.ask_once(statement, values).await.map_err(named)?;
         let row = rows.first().ok_or_else(nonsense)?;
         let code: i16 = get(row, 0).map_err(named)?;
         let seen: &str = get(row, 1).map_err(named)?;

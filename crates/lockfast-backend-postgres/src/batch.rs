@@ -62,8 +62,14 @@ pub(crate) struct Plain {
     pub(crate) statement: String,
     pub(crate) values: Vec<Value>,
     pub(crate) asker: Asker<Vec<Row>>,
+    /// Whether it can be done twice like once. A revocation cannot: the second takes the lock away
+    /// from whoever has it next.
+    pub(crate) is_repeatable: bool,
     pub(crate) tries: u8,
 }
+
+/// How often a request is tried.
+const TRIES_MAX: u8 = 4;
 
 /// A value of a plain statement.
 #[derive(Clone, Debug)]
@@ -89,7 +95,7 @@ impl Op {
     pub(crate) fn try_again(&mut self) -> bool {
         let tries = self.tries();
         *tries += 1;
-        *tries < 4
+        *tries < TRIES_MAX
     }
 
     /// Whether it has not failed yet.
@@ -108,8 +114,10 @@ impl Op {
 
     /// It was sent and not answered.
     pub(crate) fn doubt(&mut self) {
-        if let Self::Give(give) = self {
-            give.doubtful = true;
+        match self {
+            Self::Give(give) => give.doubtful = true,
+            Self::Plain(plain) if !plain.is_repeatable => plain.tries = TRIES_MAX,
+            Self::Take(_) | Self::Renew(_) | Self::Plain(_) => {}
         }
     }
 

@@ -271,9 +271,27 @@ impl Store {
         statement: &str,
         values: Vec<Value>,
     ) -> Result<Vec<Row>, Failure> {
+        self.ask_for(statement, values, true).await
+    }
+
+    /// Runs a statement that must not be done twice. When its answer is lost, that is told.
+    pub(crate) async fn ask_once(
+        &self,
+        statement: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, Failure> {
+        self.ask_for(statement, values, false).await
+    }
+
+    async fn ask_for(
+        &self,
+        statement: &str,
+        values: Vec<Value>,
+        is_repeatable: bool,
+    ) -> Result<Vec<Row>, Failure> {
         let (asker, answer) = oneshot::channel();
         let statement = statement.replace("{schema}", &self.config().schema);
-        self.submit(Op::Plain(Plain { statement, values, asker, tries: 0 }));
+        self.submit(Op::Plain(Plain { statement, values, asker, is_repeatable, tries: 0 }));
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 

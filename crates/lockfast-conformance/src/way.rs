@@ -4,7 +4,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockfast::{Guard, LeaseStatus, Locker, LossCause, Moment, Options, Released};
+use lockfast::{
+    ErrorKind, Guard, LeaseStatus, LockName, Locker, LossCause, Moment, Options, Released,
+    RevokeOutcome, RevokeRequest,
+};
 
 use crate::shorthand::{
     Connect, TIME_MAX, bounded, connect, hold, loss, queue_for, refusal, ttl, wait_for_jeopardy,
@@ -179,6 +182,39 @@ impl Way {
         assert_eq!(fences, [Some(guard.fence())]);
         assert!(guard.check().is_ok());
         release(guard).await;
+    }
+
+    /// P7, P8 (B130): a lock is taken away, and the reply is lost. Whoever has it next keeps it: it is
+    /// not taken away once more.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn revoke_without_a_reply(&self) {
+        let guard = hold(&self.near, NAME, ttl(self.span)).await;
+        let waiter = queue_for(&self.near, NAME, ttl(self.span).wait(TIME_MAX)).await;
+        let revocation_of = |name: &str| {
+            let (name, reason) = (LockName::new(name).unwrap(), "it hangs".to_owned());
+            RevokeRequest { name, expect_fence: None, reason }
+        };
+        // Whatever is prepared on first use is there.
+        self.far.revoke(revocation_of("another")).await.unwrap();
+        self.proxy.set_open(Link::SwallowReplies);
+        let (far, request) = (self.far.clone(), revocation_of(NAME));
+        let revoking = tokio::spawn(async move { far.revoke(request).await });
+        let next = bounded(waiter).await.unwrap();
+        self.proxy.set_open(Link::Close);
+        match bounded(revoking).await.unwrap() {
+            Ok(RevokeOutcome::Revoked(holders)) => {
+                let fences: Vec<_> = holders.iter().map(|holder| holder.fence).collect();
+                assert_eq!(fences, [Some(guard.fence())], "taken from somebody else");
+            }
+            Ok(outcome) => panic!("{outcome:?}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}"),
+        }
+        let cause = loss(&guard, TIME_MAX).await;
+        assert!(matches!(cause, LossCause::Revoked { .. }), "{cause:?}");
+        wait_for_renewal(&next, self.span).await;
+        release(next).await;
     }
 }
 

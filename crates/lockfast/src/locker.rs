@@ -166,11 +166,16 @@ impl Locker {
 
     /// Takes a lock away from its holders, who are told so.
     ///
+    /// It is asked for once: a repetition would take the lock away from whoever has it next, unless
+    /// [`RevokeRequest::expect_fence`] says whose it is.
+    ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidMetadata`] for a reason that cannot be shown; what the store meets.
+    /// [`ErrorKind::InvalidMetadata`] for a reason that cannot be shown;
+    /// [`ErrorKind::Unreachable`] also when the answer was lost, and it may have happened; what else
+    /// the store meets.
     pub async fn revoke(&self, request: RevokeRequest) -> Result<RevokeOutcome> {
         // The reason is shown to the holder as a label is.
         Label::of_this_process().with_text(&request.reason)?;

@@ -103,6 +103,13 @@ async fn waiters_give_up_during_a_cut() {
     Net::start().await.way.give_up_during_a_cut().await;
 }
 
+/// P7, P8 (B130): a lock is taken away and the reply is lost: the next holder keeps it.
+/// The user sees: `Unreachable`, and the lock as it is then by `show`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_to_a_revocation_is_lost() {
+    Net::start().await.way.revoke_without_a_reply().await;
+}
+
 /// P10: an operator ends the connections of a waiter, and the message that it has the lock is
 /// lost. It gets in by the slow poll at the latest.
 /// The user sees: nothing but the delay.

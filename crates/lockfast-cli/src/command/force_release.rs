@@ -2,7 +2,9 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use lockfast::{Fence, HolderView, LockName, Locker, RevokeOutcome, RevokeRequest};
+use lockfast::{
+    Error, ErrorKind, Fence, HolderView, LockName, LockView, Locker, RevokeOutcome, RevokeRequest,
+};
 use lockfast_core::error::{is_printable, quote};
 use serde_json::json;
 
@@ -25,7 +27,7 @@ const REASON_BYTES_MAX: usize = 256;
 pub(crate) async fn run(args: &ForceRelease, global: &Global, output: &Output) -> Outcome {
     let name = plan::name(&args.name)?;
     let reason = check_reason(plan::text(&args.reason, "the reason")?)?;
-    let expect_fence = args
+    let mut expect_fence = args
         .expect_fence
         .as_deref()
         .map(|typed| plan::text(typed, "the fence").and_then(|text| Ok(Fence::parse(text)?)))
@@ -37,12 +39,16 @@ pub(crate) async fn run(args: &ForceRelease, global: &Global, output: &Output) -
     }
     let store = Store::choose(global, output)?;
     let locker = store.connect(Locker::builder()).await?;
-    if !args.yes && !confirm(&locker, &name, output).await? {
-        return Err(Failure::new(NOT_ACQUIRED, "not confirmed; nothing was done"));
+    if !args.yes {
+        let Some(shown) = confirm(&locker, &name, output).await? else {
+            return Err(Failure::new(NOT_ACQUIRED, "not confirmed; nothing was done"));
+        };
+        // Whoever came after the one that was shown keeps it.
+        expect_fence = expect_fence.or(shown.holders.iter().find_map(|holder| holder.fence));
     }
     let shown = quote(name.as_str());
     let request = RevokeRequest { name: name.clone(), expect_fence, reason };
-    match locker.revoke(request).await? {
+    match locker.revoke(request).await.map_err(|error| say_doubt(error, &shown))? {
         RevokeOutcome::Revoked(holders) => {
             report(&name, &holders, output)?;
             Ok(0)
@@ -65,6 +71,18 @@ pub(crate) async fn run(args: &ForceRelease, global: &Global, output: &Output) -
     }
 }
 
+/// A request that was sent and not answered may have been carried out.
+fn say_doubt(error: Error, shown: &str) -> Failure {
+    if !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::NoQuorum) {
+        return error.into();
+    }
+    let message = format!(
+        "{}; it may have been done: look with `lockfast show` at lock {shown} before you try again",
+        error.message()
+    );
+    error.with_message(message).into()
+}
+
 fn check_reason(reason: &str) -> Result<String, Failure> {
     let flaw = if reason.trim().is_empty() {
         "is empty".to_owned()
@@ -78,7 +96,12 @@ fn check_reason(reason: &str) -> Result<String, Failure> {
     Err(Failure::usage(format!("--reason {} {flaw}; say why in a few words", quote(reason))))
 }
 
-async fn confirm(locker: &Locker, name: &LockName, output: &Output) -> Result<bool, Failure> {
+/// Shows who has the lock; nothing when it is to be left with them.
+async fn confirm(
+    locker: &Locker,
+    name: &LockName,
+    output: &Output,
+) -> Result<Option<LockView>, Failure> {
     let lock = locker.inspect(name).await?;
     let shown = quote(name.as_str());
     if lock.holders.is_empty() {
@@ -95,7 +118,7 @@ async fn confirm(locker: &Locker, name: &LockName, output: &Output) -> Result<bo
         .lock()
         .read_line(&mut answer)
         .map_err(|error| Failure::internal("no answer", error))?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes").then_some(lock))
 }
 
 fn report(name: &LockName, holders: &[HolderView], output: &Output) -> Result<(), Failure> {
