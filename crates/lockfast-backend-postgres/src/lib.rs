@@ -15,7 +15,6 @@ mod batch;
 mod claim;
 mod config;
 mod diagnosis;
-mod drive;
 mod failure;
 mod inspect;
 mod link;

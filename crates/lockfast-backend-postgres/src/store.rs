@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockfast_core::batch::Inbox;
 use lockfast_core::lobby::Lobby;
 use lockfast_core::{ClientId, ConnectContext, Label, LossReporter, Moment};
+use lockfast_net::drive::{Drive, Gather};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio_postgres::Row;
@@ -16,7 +17,6 @@ use tokio_postgres::Row;
 use crate::batch::{Batch, LOCKS_MAX, Op, Plain, Value};
 use crate::claim::Claim;
 use crate::config::Config;
-use crate::drive::Drive;
 use crate::failure::Failure;
 use crate::migration::VERSION;
 use crate::watcher::Feeds;
@@ -233,7 +233,8 @@ impl Store {
         if self.is_closed.load(Ordering::Acquire) {
             return self.fail_op(op, &closed());
         }
-        self.drive.attend(&self.me);
+        let me: Weak<dyn Gather> = self.me.clone();
+        self.drive.attend(&me);
         self.inbox.push(op);
         if self.is_closed.load(Ordering::Acquire) {
             // It was closed in between, and nobody will look again.
@@ -255,14 +256,6 @@ impl Store {
         let until = Moment::now() + GATHER_MAX;
         self.expected_until_ns.store(until.host_ns(), Ordering::Relaxed);
         self.expected.store(expected, Ordering::Relaxed);
-    }
-
-    /// Whether a batch is forming that is worth a moment more.
-    pub(crate) fn is_gathering(&self) -> bool {
-        let expected = self.expected.load(Ordering::Relaxed);
-        expected > 0
-            && self.inbox.len() < expected
-            && Moment::now().host_ns() < self.expected_until_ns.load(Ordering::Relaxed)
     }
 
     /// Runs another statement, in which `{schema}` stands for the schema.
@@ -369,6 +362,15 @@ pub(crate) fn closed() -> Failure {
         lockfast_core::ErrorKind::Unreachable,
         "the claim was given up, or the connection was closed",
     )
+}
+
+impl Gather for Store {
+    fn is_gathering(&self) -> bool {
+        let expected = self.expected.load(Ordering::Relaxed);
+        expected > 0
+            && self.inbox.len() < expected
+            && Moment::now().host_ns() < self.expected_until_ns.load(Ordering::Relaxed)
+    }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,7 +1,6 @@
 //! Connections to the server: how they are made, what stands between, and what is asked.
 
 mod process;
-mod socket;
 mod stamp;
 mod tls;
 
@@ -14,6 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lockfast_core::{ErrorKind, HolderId};
+use lockfast_net::drive::{Plug, Raw, Socket};
 use lockfast_net::tcp::{self, Keepalive};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
@@ -25,8 +25,6 @@ use tokio_postgres::{AsyncMessage, Client, Row};
 use crate::config::{Config, Endpoint, TlsMode};
 use crate::failure::{self, Failure};
 use crate::store::lock;
-pub(crate) use socket::{Plug, Readiness};
-use socket::{Raw, Socket};
 use tls::{Encrypted, Encryption};
 
 const KEEPALIVE: Keepalive =

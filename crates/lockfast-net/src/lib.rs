@@ -4,7 +4,9 @@
 //! | looking for | it is in |
 //! |---|---|
 //! | TCP connections that notice a dead peer | [`tcp`] |
+//! | who does the work of a connection: the asking runtime, or the keeper's | [`drive`] |
 //! | the options of TLS, and encrypted connections | [`tls`] |
 
+pub mod drive;
 pub mod tcp;
 pub mod tls;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use lockfast_core::BoxFuture;
+use lockfast_net::drive::Socket;
 use lockfast_net::tls;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
-use super::socket::Socket;
 use crate::config::Tls;
 use crate::failure::Failure;
 

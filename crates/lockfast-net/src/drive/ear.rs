@@ -7,14 +7,12 @@ use std::task::{Context, Poll};
 
 use tokio::runtime::{self, Handle};
 
-use super::{Drive, lock, remember, wake};
-use crate::store::Store;
-use crate::wire::Readiness;
+use super::{Drive, Gather, Readiness, lock, remember, wake};
 
 impl Drive {
     /// Sees to it that what is about to be asked is sent and its answer heard: by the ear if this
     /// is its home, otherwise by the keeper.
-    pub(crate) fn attend(self: &Arc<Self>, store: &Weak<Store>) {
+    pub fn attend(self: &Arc<Self>, store: &Weak<dyn Gather>) {
         let here = Handle::try_current().ok().filter(|here| here.id() != self.runtime.id());
         // Tokio panics when a runtime was built without I/O, and nobody can ask it before. Where
         // that would end the process it must not be tried.
@@ -73,7 +71,7 @@ impl Drive {
 /// Drives the link on a caller's runtime. When that ends, the keeper is told by its drop.
 struct Ear {
     drive: Weak<Drive>,
-    store: Weak<Store>,
+    store: Weak<dyn Gather>,
     number: u64,
     /// Which connection it listens to.
     socket: Option<(u64, Readiness)>,
@@ -117,8 +115,8 @@ impl Ear {
         while let Poll::Ready(Ok(())) = readiness.poll_read(context) {
             has_come = true;
         }
-        if has_come && let Some(plug) = &*lock(&drive.plug) {
-            plug.stir();
+        if has_come {
+            drive.has_arrived.store(true, Ordering::SeqCst);
         }
         has_come
     }

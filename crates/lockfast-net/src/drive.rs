@@ -1,35 +1,36 @@
-//! What drives the link for commands: its work is one future that any thread may poll, one at a
-//! time. Mostly it is the ear, a task on the runtime of whoever asks, so that neither a request nor
+//! What drives a connection: its work is one future that any thread may poll, one at a time. Mostly it is the ear, a task on the runtime of whoever asks, so that neither a request nor
 //! its answer has to cross from one thread to another. The keeper's task is the net: it drives
 //! whenever something is asked from elsewhere, and whenever the ear does not.
 
 mod ear;
+mod socket;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::thread::{self, ThreadId};
 
 use lockfast_core::BoxFuture;
 use tokio::runtime::{self, Handle};
 
-use crate::store::lock;
-use crate::wire::Plug;
+pub use socket::{Plug, Raw, Readiness, Socket};
 
 const IDLE: u8 = 0;
 const TURNING: u8 = 1;
 /// Somebody came while another was at it, who therefore does it once more.
 const AGAIN: u8 = 2;
 
-/// The link's work and who does it.
-pub(crate) struct Drive {
+/// A connection's work and who does it.
+pub struct Drive {
     runtime: Handle,
     work: Mutex<Option<BoxFuture<'static, ()>>>,
     turning: AtomicU8,
     /// The thread that is at it.
     turner: Mutex<Option<ThreadId>>,
     is_closed: AtomicBool,
+    /// Whether somebody was told that something has arrived, and the work was not yet.
+    has_arrived: AtomicBool,
     /// The connection, while there is one.
     plug: Mutex<Option<Arc<Plug>>>,
     /// Rises when the connection changes.
@@ -63,13 +64,15 @@ struct Home {
 }
 
 impl Drive {
-    pub(crate) fn new(runtime: Handle) -> Arc<Self> {
+    /// Nothing is done yet; the keeper's part is on that runtime.
+    pub fn new(runtime: Handle) -> Arc<Self> {
         Arc::new(Self {
             runtime,
             work: Mutex::default(),
             turning: AtomicU8::new(IDLE),
             turner: Mutex::default(),
             is_closed: AtomicBool::new(false),
+            has_arrived: AtomicBool::new(false),
             plug: Mutex::default(),
             connection: AtomicU64::new(0),
             home: Mutex::default(),
@@ -86,7 +89,7 @@ impl Drive {
 
     /// Does `work` until the store is closed; it may use the keeper's runtime wherever it is
     /// polled.
-    pub(crate) async fn run(self: Arc<Self>, work: BoxFuture<'static, ()>) {
+    pub async fn run(self: Arc<Self>, work: BoxFuture<'static, ()>) {
         // What budget the polling task has left says nothing about this work, which would
         // otherwise wake itself for ever.
         *lock(&self.work) = Some(Box::pin(tokio::task::unconstrained(work)));
@@ -95,17 +98,18 @@ impl Drive {
     }
 
     /// The link has another connection, or none. Whoever made it listens to it.
-    pub(crate) fn set_plug(&self, plug: Option<Arc<Plug>>) {
+    pub fn set_plug(&self, plug: Option<Arc<Plug>>) {
         *lock(&self.plug) = plug;
         self.connection.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn set_flying(&self, is_flying: bool) {
+    /// Whether something is in flight whose answer the keeper is to look after.
+    pub fn set_flying(&self, is_flying: bool) {
         self.is_flying.store(is_flying, Ordering::SeqCst);
     }
 
     /// Ends the work. It may be under way on this very thread, and then ends as soon as it pauses.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.number.fetch_add(1, Ordering::SeqCst);
         if self.turning.swap(AGAIN, Ordering::SeqCst) == IDLE {
@@ -124,6 +128,12 @@ impl Drive {
         let waker = Waker::from(Arc::clone(self));
         let _keeper = self.runtime.enter();
         loop {
+            // Whoever is woken by that is looked at below.
+            if self.has_arrived.swap(false, Ordering::SeqCst)
+                && let Some(plug) = lock(&self.plug).clone()
+            {
+                plug.stir();
+            }
             self.turning.store(TURNING, Ordering::SeqCst);
             let mut work = lock(&self.work);
             if self.is_closed.load(Ordering::SeqCst) {
@@ -183,6 +193,12 @@ impl Wake for Drive {
     }
 }
 
+/// Somebody for whom the ear holds its work back for a moment.
+pub trait Gather: Send + Sync {
+    /// Whether a batch is forming that is worth a moment more.
+    fn is_gathering(&self) -> bool;
+}
+
 fn wake(task: &Mutex<Option<Waker>>) {
     // Not under the lock: a waker may run anything.
     let waker = lock(task).clone();
@@ -194,4 +210,9 @@ fn remember(task: &Mutex<Option<Waker>>, context: &Context<'_>) {
     if !task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
         *task = Some(context.waker().clone());
     }
+}
+
+/// Locks a mutex; nothing that holds one of these can panic half-way.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,24 +7,30 @@ use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-use crate::store::lock;
+use super::{lock, remember, wake};
 
 /// A socket of the operating system.
-pub(super) enum Raw {
+#[derive(Debug)]
+pub enum Raw {
+    /// Over TCP.
     Tcp(TcpStream),
+    /// On this machine.
     Unix(UnixStream),
 }
 
 /// A socket and who is told of what arrives.
-pub(crate) struct Plug {
+#[derive(Debug)]
+pub struct Plug {
     raw: Raw,
     /// Whether something may have arrived. It is cleared before reading, so that whatever arrives
     /// later sets it again.
     may_read: AtomicBool,
+    /// Who reads, and waits for something to arrive.
+    reader: Mutex<Option<Waker>>,
     is_clogged: AtomicBool,
     is_encrypted: AtomicBool,
     /// By which the runtime of whoever made the connection is told, while it wants to be.
@@ -33,10 +39,11 @@ pub(crate) struct Plug {
 
 impl Plug {
     /// Whoever makes it listens. Needs a tokio runtime.
-    pub(super) fn new(raw: Raw) -> io::Result<Self> {
+    pub fn new(raw: Raw) -> io::Result<Self> {
         let plug = Self {
             raw,
             may_read: AtomicBool::new(true),
+            reader: Mutex::default(),
             is_clogged: AtomicBool::new(false),
             is_encrypted: AtomicBool::new(false),
             listening: Mutex::default(),
@@ -46,7 +53,7 @@ impl Plug {
     }
 
     /// Lets the present runtime be told of what arrives, and of what has arrived.
-    pub(crate) fn listen(&self) -> io::Result<()> {
+    pub fn listen(&self) -> io::Result<()> {
         let mut listening = lock(&self.listening);
         if listening.is_none() {
             *listening = Some(Readiness::new(self)?);
@@ -55,32 +62,34 @@ impl Plug {
     }
 
     /// Leaves it to somebody else, unless there is something that could not be written.
-    pub(crate) fn ignore(&self) {
+    pub fn ignore(&self) {
         if !self.is_clogged.load(Ordering::SeqCst) {
             *lock(&self.listening) = None;
         }
     }
 
     /// Whether what goes through it is encrypted.
-    pub(crate) fn is_encrypted(&self) -> bool {
+    pub fn is_encrypted(&self) -> bool {
         self.is_encrypted.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_encryption(&self) {
+    /// What goes through it is encrypted from now on.
+    pub fn note_encryption(&self) {
         self.is_encrypted.store(true, Ordering::Relaxed);
     }
 
     /// Whether it never leaves this machine.
-    pub(crate) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         match &self.raw {
             Raw::Tcp(socket) => socket.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()),
             Raw::Unix(_) => true,
         }
     }
 
-    /// Something may have arrived.
-    pub(crate) fn stir(&self) {
+    /// Something may have arrived: whoever reads looks.
+    pub(super) fn stir(&self) {
         self.may_read.store(true, Ordering::SeqCst);
+        wake(&self.reader);
     }
 
     fn poll_listening(
@@ -96,7 +105,8 @@ impl Plug {
 }
 
 /// The connection as the driver of the protocol sees it.
-pub(super) struct Socket(pub(super) Arc<Plug>);
+#[derive(Debug)]
+pub struct Socket(pub Arc<Plug>);
 
 impl AsyncRead for Socket {
     fn poll_read(
@@ -117,7 +127,7 @@ impl AsyncRead for Socket {
                     Ok(count) => {
                         // Less than there was room for was all that there was; nothing is the end.
                         if count == wanted || count == 0 {
-                            plug.stir();
+                            plug.may_read.store(true, Ordering::SeqCst);
                         }
                         buffer.advance(count);
                         return Poll::Ready(Ok(()));
@@ -126,8 +136,13 @@ impl AsyncRead for Socket {
                     Err(error) => return Poll::Ready(Err(error)),
                 }
             }
+            remember(&plug.reader, context);
+            // It may have been stirred before it was known who reads.
+            if plug.may_read.load(Ordering::SeqCst) {
+                continue;
+            }
             ready!(plug.poll_listening(context, Readiness::poll_read))?;
-            plug.stir();
+            plug.may_read.store(true, Ordering::SeqCst);
         }
     }
 }
@@ -172,14 +187,17 @@ impl AsyncWrite for Socket {
 
 /// How a runtime knows that a socket can be read or written. It has a descriptor of its own, so
 /// that several runtimes can know it.
-pub(crate) enum Readiness {
+#[derive(Debug)]
+pub enum Readiness {
+    /// Over TCP.
     Tcp(tokio::net::TcpStream),
+    /// On this machine.
     Unix(tokio::net::UnixStream),
 }
 
 impl Readiness {
     /// Lets the present runtime know; also of what has arrived before.
-    pub(crate) fn new(plug: &Plug) -> io::Result<Self> {
+    pub fn new(plug: &Plug) -> io::Result<Self> {
         Ok(match &plug.raw {
             Raw::Tcp(socket) => Self::Tcp(tokio::net::TcpStream::from_std(socket.try_clone()?)?),
             Raw::Unix(socket) => Self::Unix(tokio::net::UnixStream::from_std(socket.try_clone()?)?),
@@ -187,7 +205,7 @@ impl Readiness {
     }
 
     /// Whether something can be read. Only what arrives from now on makes it ready again.
-    pub(crate) fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_read(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = match self {
             Self::Tcp(socket) => socket.poll_read_ready(context),
             Self::Unix(socket) => socket.poll_read_ready(context),

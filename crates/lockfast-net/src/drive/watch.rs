@@ -60,6 +60,8 @@ impl Watch {
                     drive.is_timed.store(false, Ordering::SeqCst);
                     if !is_active(drive) {
                         listen(drive);
+                        // What listens is told only after it was looked at.
+                        drive.turn();
                         return Poll::Pending;
                     }
                     drive.is_stirred.store(true, Ordering::SeqCst);
@@ -104,8 +106,8 @@ fn is_active(drive: &Drive) -> bool {
 
 /// Lets the keeper's runtime be told of what arrives, and of what has arrived.
 fn listen(drive: &Drive) {
+    drive.has_arrived.store(true, Ordering::SeqCst);
     if let Some(plug) = &*lock(&drive.plug) {
-        plug.stir();
         // Without a descriptor to spare the connection is looked at all the same, at each tick.
         let _ = plug.listen();
     }
