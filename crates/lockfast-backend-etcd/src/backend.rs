@@ -1,7 +1,7 @@
 //! The store as the lease engine sees it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, Feature, FenceSurvival, Order, Reach, TtlLimits};
@@ -11,10 +11,13 @@ use lockfast_core::{
     Guarantee, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
     RenewRequest, Result, RevokeOutcome, RevokeRequest,
 };
+use lockfast_net::drive::Gather;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::config::Config;
+use crate::crew::Crew;
 use crate::failure::{self, Failure};
 use crate::session::Class;
 use crate::store::Store;
@@ -24,30 +27,34 @@ use crate::wire::Dialer;
 pub(crate) struct Etcd {
     store: Arc<Store>,
     profile: Profile,
+    asked: Weak<dyn Gather>,
     /// What runs in the background as long as this is there.
-    tasks: Vec<AbortHandle>,
+    _tasks: Tasks,
 }
 
 /// Connects to the cluster at `address`.
 pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result<Arc<dyn Backend>> {
-    let dialer = Dialer::new(Config::read(&address)?)?;
     let runtime = context.runtime.clone();
+    let crew = Crew::new(runtime.clone());
+    let dialer = Dialer::new(Config::read(&address)?, crew.clone())?;
     let connecting = Task::start(&runtime, async move {
+        let mut tasks = Tasks::default();
+        tasks.start(&context.runtime, crew.clone().run());
         let first = dialer.dial().await?;
         let (store, ears) = Store::new(dialer, first, context);
         let runtime = store.context.runtime.clone();
-        let tasks = vec![
-            runtime.spawn(Arc::clone(&store.link).run()).abort_handle(),
-            runtime.spawn(Arc::clone(&store).write()).abort_handle(),
-            runtime.spawn(Arc::clone(&store).keep_alive(ears.asks)).abort_handle(),
-            runtime.spawn(Arc::clone(&store).observe(ears.watches)).abort_handle(),
-            runtime.spawn(Arc::clone(&store).pulse()).abort_handle(),
-            runtime.spawn(Arc::clone(&store).tend()).abort_handle(),
-        ];
-        let mut etcd = Etcd { store, profile: profile(Duration::from_secs(1)), tasks };
+        crew.spawn(Arc::clone(&store).write());
+        crew.spawn(Arc::clone(&store).observe(ears.watches));
+        tasks.start(&runtime, Arc::clone(&store.link).run());
+        tasks.start(&runtime, Arc::clone(&store).keep_alive(ears.asks));
+        tasks.start(&runtime, Arc::clone(&store).pulse());
+        tasks.start(&runtime, Arc::clone(&store).tend());
+        let asked: Weak<dyn Gather> = Arc::downgrade(&store) as _;
+        let profile = profile(Duration::from_secs(1));
+        let mut etcd = Etcd { store, profile, asked, _tasks: tasks };
         // The shortest lease tells the server's minimum, which is that of a ttl too.
         let shortest = etcd.store.session(Class::Waiting).await?;
-        etcd.profile = profile(shortest.ttl);
+        etcd.profile = self::profile(shortest.ttl);
         Ok::<_, Failure>(etcd)
     });
     let etcd = connecting.finish().await.map_err(|failure| failure.to_error())?;
@@ -77,9 +84,19 @@ pub(crate) fn profile(ttl_min: Duration) -> Profile {
     }
 }
 
-impl Drop for Etcd {
+/// What runs in the background until this is dropped.
+#[derive(Default)]
+struct Tasks(Vec<AbortHandle>);
+
+impl Tasks {
+    fn start(&mut self, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.push(runtime.spawn(task).abort_handle());
+    }
+}
+
+impl Drop for Tasks {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(AbortHandle::abort);
+        self.0.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -92,6 +109,13 @@ impl fmt::Debug for Etcd {
 }
 
 impl Etcd {
+    /// Starts something that goes on when nobody waits for it: where it is asked if that can be.
+    fn start(&self, job: impl Future<Output = ()> + Send + 'static) {
+        let crew = self.store.crew();
+        crew.attend(&self.asked);
+        crew.spawn(job);
+    }
+
     /// Does something on the store's runtime.
     async fn work<T: Send + 'static>(
         &self,
@@ -117,7 +141,7 @@ impl Backend for Etcd {
             }
             let (asker, answer) = oneshot::channel();
             let store = Arc::clone(&self.store);
-            self.store.context.runtime.spawn(store.acquire(request, asker));
+            self.start(store.acquire(request, asker));
             answer.await.unwrap_or_else(|_| Err(failure::of_closing().to_error()))
         })
     }
@@ -131,10 +155,10 @@ impl Backend for Etcd {
         Box::pin(async move {
             let store = Arc::clone(&self.store);
             let lock = request.name.clone();
-            // It goes on when nobody waits for it: it must not be left half done.
-            let giving =
-                self.store.context.runtime.spawn(async move { store.release(&request).await });
-            let given = giving.await.unwrap_or_else(|_| Err(failure::of_closing()));
+            let (asker, answer) = oneshot::channel();
+            // It must not be left half done.
+            self.start(async move { drop(asker.send(store.release(&request).await)) });
+            let given = answer.await.unwrap_or_else(|_| Err(failure::of_closing()));
             given.map_err(|failure| failure.to_error().with_lock(&lock))
         })
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use lockfast_core::{LockName, Moment};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 
 use crate::failure::{self, Failure, Fate};
 use crate::key::Span;
@@ -18,9 +17,6 @@ use crate::wire::{
 
 /// What the server allows in one transaction unless it is set up otherwise.
 pub(crate) const OPS_MAX: usize = 128;
-/// How many transactions of one round are under way at once: the server refuses more than it can
-/// keep up with.
-const SENDING_MAX: usize = 64;
 /// How many keys of a lock a new claim looks at: a free lock has one.
 const LOOK_MAX: i64 = 16;
 
@@ -370,22 +366,16 @@ impl Store {
             self.inbox.take_into(&mut taken);
             let mut plan = Plan::default();
             taken.drain(..).for_each(|write| plan.add(write));
-            let store = Arc::clone(&self);
-            tokio::spawn(async move {
-                let mut batches = plan.into_batches();
-                let mut sending = JoinSet::new();
-                loop {
-                    while sending.len() < SENDING_MAX
-                        && let Some(batch) = batches.next()
-                    {
-                        let store = Arc::clone(&store);
-                        sending.spawn(async move { batch.send(&store).await });
-                    }
-                    let Some(again) = sending.join_next().await else { break };
-                    again.unwrap_or_default().into_iter().for_each(|it| store.submit(it));
-                }
-                drop(room);
-            });
+            let room = Arc::new(room);
+            for batch in plan.into_batches() {
+                let (store, room) = (Arc::clone(&self), Arc::clone(&room));
+                self.crew().spawn(async move {
+                    let sending = store.sending.acquire().await;
+                    let again = batch.send(&store).await;
+                    again.into_iter().for_each(|it| store.submit(it));
+                    drop((sending, room));
+                });
+            }
         }
     }
 }

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use lockfast_core::diagnosis::{Way, judge_latency};
 use lockfast_core::{Address, Diagnosis, ErrorKind, Finding, Moment};
+use tokio::runtime::Handle;
 
 use crate::config::{Config, Endpoint};
-use crate::failure::Failure;
+use crate::crew::Crew;
+use crate::failure::{self, Failure};
 use crate::key::Space;
 use crate::wire::{Connection, Dialer, LeaseGrantRequest, RangeRequest, StatusResponse};
 
@@ -45,8 +47,13 @@ const ROUND_TRIPS_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// See [`crate::diagnose`].
 pub(crate) async fn diagnose(address: Address) -> lockfast_core::Result<Diagnosis> {
-    let dialer = Dialer::new(Config::read(&address)?)?;
-    let findings = look(&dialer).await.map_err(|failure| failure.to_error())?;
+    let crew = Crew::new(Handle::current());
+    let dialer = Dialer::new(Config::read(&address)?, crew.clone())?;
+    let looked = tokio::select! {
+        looked = look(&dialer) => looked,
+        () = crew.run() => Err(failure::of_closing()),
+    };
+    let findings = looked.map_err(|failure| failure.to_error())?;
     let profile = crate::backend::profile(TTL_MIN_USUAL);
     Ok(Diagnosis::conclude(findings, profile.guarantee, profile.because))
 }

@@ -9,6 +9,7 @@ mod backend;
 mod batch;
 mod claim;
 mod config;
+mod crew;
 mod diagnosis;
 mod doubt;
 mod ending;

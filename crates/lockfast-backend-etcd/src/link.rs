@@ -38,6 +38,7 @@ pub(crate) struct Link {
 impl Link {
     /// A way that starts with a connection.
     pub(crate) fn new(dialer: Dialer, first: Connection) -> Self {
+        dialer.crew().set_plug(Some(Arc::clone(first.plug())));
         let (state, _) = watch::channel(State::Up(1, first));
         Self { dialer, state, given_up: Notify::new() }
     }
@@ -54,6 +55,7 @@ impl Link {
                 match self.dialer.dial().await {
                     Ok(connection) => {
                         number += 1;
+                        self.dialer.crew().set_plug(Some(Arc::clone(connection.plug())));
                         self.state.send_replace(State::Up(number, connection));
                         break;
                     }

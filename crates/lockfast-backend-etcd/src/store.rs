@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use lockfast_core::batch::Inbox;
 use lockfast_core::{ConnectContext, HolderId, Moment};
+use lockfast_net::drive::Gather;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::batch::Write;
 use crate::claim::Claims;
+use crate::crew::Crew;
 use crate::gate::Gates;
 use crate::keeper::Ask;
 use crate::key::Space;
@@ -21,6 +23,9 @@ use crate::wire::{Connection, Dialer, RangeRequest, WatchOp};
 
 /// How many transactions may be under way before the next waits for more to carry.
 const ROUNDS: usize = 2;
+/// How many transactions may be under way at once: the server refuses more than it can keep up
+/// with.
+const SENDING_MAX: usize = 64;
 /// How often those who wait make sure of how old the news of their turn can be.
 const PULSE: Duration = Duration::from_millis(300);
 /// How often it is looked what is due.
@@ -48,6 +53,7 @@ pub(crate) struct Store {
     pub(crate) inbox: Inbox<Write>,
     pub(crate) written: Arc<Notify>,
     pub(crate) rounds: Arc<Semaphore>,
+    pub(crate) sending: Semaphore,
 }
 
 /// What the store's tasks listen to.
@@ -82,8 +88,14 @@ impl Store {
             inbox: Inbox::new(move || wake.notify_one()),
             written,
             rounds: Arc::new(Semaphore::new(ROUNDS)),
+            sending: Semaphore::new(SENDING_MAX),
         };
         (Arc::new(store), Ears { asks: asked, watches: watched })
+    }
+
+    /// Who does the work that callers wait for.
+    pub(crate) fn crew(&self) -> &Crew {
+        self.link.dialer.crew()
     }
 
     /// While somebody waits, asks the cluster for its revision once in a while.
@@ -112,6 +124,12 @@ impl Store {
             self.end_due(now);
             self.evict(now);
         }
+    }
+}
+
+impl Gather for Store {
+    fn is_gathering(&self) -> bool {
+        false
     }
 }
 

@@ -9,8 +9,10 @@ use http::Uri;
 use http::uri::PathAndQuery;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use lockfast_core::ErrorKind;
+use lockfast_net::drive::Plug;
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Mutex, MutexGuard, mpsc};
@@ -21,6 +23,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Request, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::cork::Cork;
 use super::message::{
     AuthenticateRequest, AuthenticateResponse, KeepAliveRequest, KeepAliveResponse,
     LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, RangeRequest,
@@ -28,6 +31,7 @@ use super::message::{
     TxnRequest, TxnResponse, WatchRequest, WatchResponse,
 };
 use super::status::read_status;
+use crate::crew::Crew;
 use crate::failure::{self, Failure};
 
 /// A listing of many locks is long.
@@ -42,6 +46,7 @@ pub(crate) struct Connection {
     token: Arc<RwLock<Token>>,
     renewing: Arc<Mutex<()>>,
     limit: Duration,
+    plug: Arc<Plug>,
 }
 
 /// What proves who we are, and which one in a row it is.
@@ -89,8 +94,9 @@ impl Connection {
     /// Says hello over a stream of bytes.
     pub(crate) async fn start<S>(
         endpoint: String,
-        stream: S,
+        (stream, plug): (S, Arc<Plug>),
         limit: Duration,
+        crew: &Crew,
     ) -> Result<Self, Failure>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -99,21 +105,26 @@ impl Connection {
             let message = format!("{endpoint} does not speak as etcd: {error}");
             Failure::new(ErrorKind::Unreachable, message)
         };
-        let (sender, driver) = http2::Builder::new(TokioExecutor::new())
+        let (sender, driver) = http2::Builder::new(crew.clone())
             .timer(TokioTimer::new())
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(Cork::new(stream)))
             .await
             .map_err(unreachable)?;
         // It ends with the last sender, or tells its end to whoever still waits for answers.
-        tokio::spawn(driver);
+        crew.spawn(async move { drop(driver.await) });
         let origin = Uri::try_from(format!("http://{endpoint}"))
             .map_err(|_| failure::of_nonsense("its address is none"))?;
         let grpc =
             Grpc::with_origin(Sender(sender), origin).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let (token, renewing) = (Arc::default(), Arc::default());
-        Ok(Self { grpc, endpoint: endpoint.into(), token, renewing, limit })
+        Ok(Self { grpc, endpoint: endpoint.into(), token, renewing, limit, plug })
+    }
+
+    /// The socket under it.
+    pub(crate) fn plug(&self) -> &Arc<Plug> {
+        &self.plug
     }
 
     /// Every request carries this from now on.
@@ -260,5 +271,12 @@ impl GrpcService<Body> for Sender {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         Box::pin(self.0.send_request(request))
+    }
+}
+
+/// The crew does the work of a connection.
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Crew {
+    fn execute(&self, part: F) {
+        self.spawn(part);
     }
 }

@@ -1,6 +1,7 @@
 //! Connections to members of a cluster. The client library is named here only.
 
 mod connection;
+mod cork;
 mod look;
 mod message;
 mod status;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockfast_core::{ErrorKind, Result};
+use lockfast_net::drive::{Plug, Raw, Socket};
 use lockfast_net::tcp::{self, Keepalive, Unconnected};
 use lockfast_net::tls::{Encryption, certificate_name};
 use tokio::task::JoinSet;
@@ -26,6 +28,7 @@ pub(crate) use self::message::{
     WatchCancelRequest, WatchCreateRequest, WatchOp, WatchRequest, WatchResponse,
 };
 use crate::config::{Config, Endpoint};
+use crate::crew::Crew;
 use crate::failure::{self, Failure, Fate};
 use status::WANTS_USER;
 
@@ -42,18 +45,24 @@ const STAGGER: Duration = Duration::from_millis(300);
 pub(crate) struct Dialer {
     config: Arc<Config>,
     encryption: Option<Encryption>,
+    crew: Crew,
     /// Which member is tried first.
     next: Arc<AtomicUsize>,
 }
 
 impl Dialer {
     /// Reads the files that the address names.
-    pub(crate) fn new(config: Config) -> Result<Self> {
+    pub(crate) fn new(config: Config, crew: Crew) -> Result<Self> {
         let encryption = match &config.tls {
             Some(tls) => Some(Encryption::prepare(tls)?.speaking(&[b"h2"])),
             None => None,
         };
-        Ok(Self { config: Arc::new(config), encryption, next: Arc::default() })
+        Ok(Self { config: Arc::new(config), encryption, crew, next: Arc::default() })
+    }
+
+    /// Who does the work of its connections.
+    pub(crate) fn crew(&self) -> &Crew {
+        &self.crew
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -134,18 +143,22 @@ impl Dialer {
                 Unconnected::Failed(error) => broken(format!("{shown} cannot be reached: {error}")),
             },
         )?;
-        let limit = self.config.request_timeout;
+        let plug = stream.into_std().and_then(|stream| Plug::new(Raw::Tcp(stream)));
+        let plug =
+            plug.map_err(|error| broken(format!("{shown} cannot be listened to: {error}")))?;
+        let (limit, plug) = (self.config.request_timeout, Arc::new(plug));
+        let socket = Socket(Arc::clone(&plug));
         let Some(encryption) = &self.encryption else {
-            return Connection::start(shown, stream, limit).await;
+            return Connection::start(shown, (socket, plug), limit, &self.crew).await;
         };
         let name = certificate_name(&endpoint.host)?;
-        let stream = encryption.encrypt(name, stream).await.map_err(|error| {
+        let stream = encryption.encrypt(name, socket).await.map_err(|error| {
             let message = format!(
                 "no encrypted connection to {shown}: {error}; without encryption the scheme is etcd:"
             );
             Failure::new(ErrorKind::TlsHandshake, message)
         })?;
-        Connection::start(shown, stream, limit).await
+        Connection::start(shown, (stream, plug), limit, &self.crew).await
     }
 
     /// What a server says that does not want our certificate, or that there is none: it does so only
