@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Error, ErrorKind, Fence, Grant, HolderId, LockName, Moment,
-    Refusal, RenewOutcome, RenewRequest,
+    AcquireOutcome, AcquireRequest, Error, ErrorKind, Fence, Grant, HolderId, LockName, Mode,
+    Moment, Refusal, RenewOutcome, RenewRequest,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -69,7 +69,11 @@ impl Store {
         let told = |failure: Failure| failure.to_error();
         loop {
             self.settle_doubt(request.holder).await.map_err(told)?;
-            match self.claims.find(request.holder) {
+            let found = self.claims.find(request.holder);
+            if let Some(claim) = &found {
+                self.check_place(request.holder, claim).await?;
+            }
+            match found {
                 Some(Claim { stage: Stage::Leaving { .. }, .. }) => {
                     self.withdraw(request.holder).await.map_err(told)?;
                     continue;
@@ -200,6 +204,11 @@ impl Store {
             signal: Arc::new(Notify::new()),
         };
         self.claims.insert(request.holder, claim.clone());
+        if session.is_over() {
+            // Its lease has ended in between, and the key with it.
+            self.claims.remove(request.holder);
+            return Err(failure::of_closing().with(Fate::NoLease).into());
+        }
         drop(using);
         if is_busy {
             self.watches.open_line(self, &request.name);
@@ -234,7 +243,7 @@ impl Store {
                 return Err(rejected);
             }
         };
-        if is_whole && line.is_granted(&claim.key) {
+        if is_whole && line.is_granted(&claim.place()) {
             let fence = fence_of(claim.revision)?;
             let until = from + lasting(request.ttl, request.lock_delay);
             let stage = Stage::Held { until, since: Moment::now() };
@@ -257,6 +266,32 @@ impl Store {
         Ok(Entered::Waiting)
     }
 
+    /// A claim that is of another use than those ahead of it goes. Not all of them may have been known
+    /// when its key was made, but all are when it has its turn.
+    async fn check_place(
+        self: &Arc<Self>,
+        holder: HolderId,
+        claim: &Claim,
+    ) -> lockfast_core::Result<()> {
+        if claim.mode == Mode::Exclusive {
+            return Ok(());
+        }
+        let told = |failure: Failure| failure.to_error();
+        let check = |line: &Line| line.check_use(claim.mode, claim.revision);
+        let checked = match (claim.stage, self.watches.with_line(&claim.name, check)) {
+            (Stage::Held { .. } | Stage::Leaving { .. }, _) => return Ok(()),
+            (_, Some(checked)) => checked,
+            (Stage::Waiting, None) => return Ok(()),
+            (Stage::Turn(_), None) => {
+                let found = self.read_line(&claim.name).await.map_err(told)?;
+                check(&self.read_claims(&claim.name, &found).map_err(told)?)
+            }
+        };
+        let Err(error) = checked else { return Ok(()) };
+        self.withdraw(holder).await.map_err(told)?;
+        Err(error.with_backend("etcd"))
+    }
+
     /// A claim that waits hangs on the lease of those who wait.
     async fn stand_in_line(
         self: &Arc<Self>,
@@ -266,7 +301,8 @@ impl Store {
         if claim.session.class == Class::Waiting || !request.wait.is_open() {
             return Ok(());
         }
-        self.put_under(request.holder, claim, Class::Waiting, State::Waiting).await?;
+        let lease = (Class::Waiting, None);
+        self.put_under(request.holder, claim, lease, State::Waiting).await?;
         if matches!(claim.session.class, Class::Own(_)) {
             self.condemn(&claim.session);
         }
@@ -296,9 +332,10 @@ impl Store {
 
     /// The news that a claim has its turn may have come before the claim was known here.
     fn recheck(&self, claim: &Claim) {
-        let is_first = self.watches.with_line(&claim.name, |line| line.is_granted(&claim.key));
+        let place = claim.place();
+        let is_first = self.watches.with_line(&claim.name, |line| line.is_granted(&place));
         if is_first == Some(true) {
-            self.claims.call(std::iter::once(claim.key.as_slice()), None);
+            self.claims.call(&[place], None);
         }
     }
 

@@ -9,6 +9,7 @@ use lockfast_core::{
 };
 use tokio::sync::Notify;
 
+use crate::line::Place;
 use crate::record::{Record, State};
 use crate::session::{Class, Session};
 use crate::store::lock;
@@ -58,6 +59,11 @@ pub(crate) fn class_of(lasting: Duration, is_detached: bool) -> Class {
 }
 
 impl Claim {
+    /// Where it stands in the line.
+    pub(crate) fn place(&self) -> Place {
+        (self.revision, self.key.clone())
+    }
+
     /// What its key holds in a state.
     pub(crate) fn put(&self, label: &Label, state: State) -> PutRequest {
         let record = Record {
@@ -186,11 +192,16 @@ impl Claims {
     }
 
     /// The key of a holder was written under a lease, or was not there any more. Whoever finds that
-    /// it was not tells its holder.
-    pub(crate) fn moved(&self, holder: HolderId, revision: i64, now: Option<(i64, Arc<Session>)>) {
+    /// it was not tells its holder. Returns whether the claim is known here.
+    pub(crate) fn moved(
+        &self,
+        holder: HolderId,
+        revision: i64,
+        now: Option<(i64, Arc<Session>)>,
+    ) -> bool {
         let mut table = lock(&self.table);
         let Some(claim) = table.find(holder).filter(|claim| claim.revision == revision) else {
-            return;
+            return false;
         };
         let (is_held, known) = (claim.is_held(), claim.written);
         match now {
@@ -208,6 +219,7 @@ impl Claims {
                 table.remove(holder);
             }
         }
+        true
     }
 
     /// The key of a holder may hang on this lease, or may do so later.
@@ -234,12 +246,17 @@ impl Claims {
     }
 
     /// Those who are first have their turn, because of what happened at a revision.
-    pub(crate) fn call<'a>(&self, keys: impl Iterator<Item = &'a [u8]>, revision: Option<i64>) {
+    pub(crate) fn call<'a>(
+        &self,
+        places: impl IntoIterator<Item = &'a Place>,
+        revision: Option<i64>,
+    ) {
         let mut table = lock(&self.table);
-        for key in keys {
+        for (made, key) in places {
             let Some(holder) = table.holder_of(key) else { continue };
             let Some(claim) = table.find(holder) else { continue };
-            if claim.stage == Stage::Waiting {
+            // A holder that stands in line again may have the key that it had before.
+            if claim.stage == Stage::Waiting && claim.revision == *made {
                 claim.signal.notify_one();
                 table.set_stage(holder, Stage::Turn(revision));
             }
@@ -275,5 +292,36 @@ impl Claims {
         }
         // All of them in one step.
         self.losses.session_ended(session.number(), LossCause::SessionEnded);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockfast_core::ClientId;
+
+    /// B103: news of a key that was given up, and made anew for the same holder, comes late.
+    #[test]
+    fn a_turn_is_that_of_one_claim_and_not_of_its_key() {
+        let claims = Claims::new(LossReporter::new(|_| {}));
+        let holder = HolderId::random(ClientId::random().unwrap()).unwrap();
+        let session = Session::new(1, Class::Waiting, Duration::from_secs(2), Moment::now());
+        let claim = Claim {
+            name: LockName::new("a").unwrap(),
+            mode: Mode::Exclusive,
+            key: b"a/1".to_vec(),
+            revision: 7,
+            written: 7,
+            session: Arc::new(session),
+            stage: Stage::Waiting,
+            is_detached: false,
+            signal: Arc::default(),
+        };
+        claims.insert(holder, claim);
+        let stage = || claims.find(holder).unwrap().stage;
+        claims.call(&[(5, b"a/1".to_vec())], Some(6));
+        assert_eq!(stage(), Stage::Waiting, "that was the turn of the claim before it");
+        claims.call(&[(7, b"a/1".to_vec())], Some(8));
+        assert_eq!(stage(), Stage::Turn(Some(8)));
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::{HolderId, LossCause};
+use lockfast_core::{HolderId, LossCause, Moment};
 
 use crate::claim::Claim;
 use crate::failure::{self, Failure, Fate};
@@ -51,27 +51,51 @@ impl Store {
         }
     }
 
-    /// Puts the key of a claim under a lease of a class. Returns that lease, or `None` when the key
-    /// is gone.
+    /// Puts the key of a claim under a lease of a class, that was prolonged since a moment if one is given.
+    /// Returns that lease, or `None` when the key is gone.
     pub(crate) async fn put_under(
         self: &Arc<Self>,
         holder: HolderId,
         claim: &Claim,
-        class: Class,
+        (class, since): (Class, Option<Moment>),
         state: State,
     ) -> Result<Option<Arc<Session>>, Failure> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let session = self.session_of(class).await?;
-            let entering = self.moving.enter(holder);
-            let _alone = entering.pass().await;
-            match self.move_to(holder, claim, &session, state.clone()).await {
-                Ok(is_there) => return Ok(is_there.then_some(session)),
+            match self.put_under_once(holder, claim, (class, since), state.clone()).await {
                 Err(failure) if failure.handling == Fate::NoLease && tries < TRIES_MAX => {}
-                Err(failure) => return Err(failure),
+                answer => return answer,
             }
         }
+    }
+
+    async fn put_under_once(
+        self: &Arc<Self>,
+        holder: HolderId,
+        claim: &Claim,
+        (class, since): (Class, Option<Moment>),
+        state: State,
+    ) -> Result<Option<Arc<Session>>, Failure> {
+        let session = self.session_of(class).await?;
+        // Before the key hangs on it, which may be the last that the cluster hears of us.
+        if since.is_some_and(|since| !since.has_passed(session.from())) {
+            self.prolong(&session).await?;
+        }
+        let entering = self.moving.enter(holder);
+        let alone = entering.pass().await;
+        if self.has_doubt(holder) {
+            // Whoever moved it meanwhile does not know what became of that.
+            drop(alone);
+            self.settle_doubt(holder).await?;
+            return Err(failure::of_closing().with(Fate::NoLease));
+        }
+        let Some(claim) = self.claims.find(holder).filter(|it| it.revision == claim.revision)
+        else {
+            return Ok(None);
+        };
+        let is_there = self.move_to(holder, &claim, &session, state).await?;
+        Ok(is_there.then_some(session))
     }
 
     /// Writes the key of a claim under a lease, and takes note of what came of it. Returns whether
@@ -88,10 +112,15 @@ impl Store {
         };
         let put = claim.put(&self.context.label, state);
         let put = PutRequest { lease: session.id, ..put };
-        match self.rewrite(put, claim.revision).await {
+        match self.overwrite(put, claim).await {
             Ok(written) => {
                 let moved = written.map(|at| (at, Arc::clone(session)));
-                self.claims.moved(holder, claim.revision, moved);
+                let is_known = self.claims.moved(holder, claim.revision, moved);
+                if written.is_some() && !is_known {
+                    // It was given up meanwhile, and would be in everybody's way.
+                    self.delete(&claim.key, claim.revision).await?;
+                    return Ok(false);
+                }
                 Ok(written.is_some())
             }
             Err(failure) => {
@@ -101,6 +130,23 @@ impl Store {
                     self.session_lost(session);
                 }
                 Err(failure)
+            }
+        }
+    }
+
+    /// Writes the key of a claim over what was written there last, so that whatever is still under way
+    /// comes too late. Returns the revision of that write, or `None` when the key is gone.
+    async fn overwrite(&self, put: PutRequest, claim: &Claim) -> Result<Option<i64>, Failure> {
+        let mut written = claim.written;
+        loop {
+            let answer = self.rewrite_if(put.clone(), claim.revision, Some(written)).await?;
+            if answer.is_some() {
+                return Ok(answer);
+            }
+            let found = self.read_key(&put.key).await?;
+            match found.filter(|kv| kv.create_revision == claim.revision) {
+                Some(kv) => written = kv.mod_revision,
+                None => return Ok(None),
             }
         }
     }
@@ -115,7 +161,9 @@ impl Store {
         let (store, session) = (Arc::clone(self), Arc::clone(session));
         self.context.runtime.spawn(async move {
             session.unused().await;
-            while let Err(failure) = store.end(&session).await {
+            while let Err(failure) = store.end(&session).await
+                && !store.crew().is_closed()
+            {
                 tracing::debug!(failure = failure.message(), "a lease could not be ended yet");
                 tokio::time::sleep(PAUSE).await;
             }
@@ -143,18 +191,15 @@ impl Store {
         }
     }
 
-    /// Puts every claim of a lease, and what may be under it, under another one of its class.
+    /// Puts every claim of a lease, and what may be under it, under another one of the class that the
+    /// claim has.
     async fn move_claims(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Failure> {
         let holders = self.claims.of_session(session.id);
-        if holders.is_empty() {
-            return Ok(());
-        }
-        let next = self.session_of(session.class).await?;
         let moves: Vec<_> = holders
             .into_iter()
             .map(|holder| {
-                let (store, next, id) = (Arc::clone(self), Arc::clone(&next), session.id);
-                tokio::spawn(async move { store.move_claim(holder, id, &next).await })
+                let (store, id) = (Arc::clone(self), session.id);
+                tokio::spawn(async move { store.move_claim(holder, id).await })
             })
             .collect();
         let mut outcome = Ok(());
@@ -166,17 +211,14 @@ impl Store {
     }
 
     /// Puts one claim under another lease; if it is gone, its holder is told.
-    async fn move_claim(
-        self: &Arc<Self>,
-        holder: HolderId,
-        from: i64,
-        next: &Arc<Session>,
-    ) -> Result<(), Failure> {
+    async fn move_claim(self: &Arc<Self>, holder: HolderId, from: i64) -> Result<(), Failure> {
         let entering = self.moving.enter(holder);
         let _alone = entering.pass().await;
         // Somebody else may have done it.
         let Some(claim) = self.claims.find_under(holder, from) else { return Ok(()) };
-        if !self.move_to(holder, &claim, next, claim.state()).await? && claim.is_held() {
+        // One that only may hang on it, because an answer was lost, has a lease of its own kind.
+        let next = self.session_of(claim.session.class).await?;
+        if !self.move_to(holder, &claim, &next, claim.state()).await? && claim.is_held() {
             let cause = self.why_gone(&claim.key, claim.revision).await;
             self.context.losses.report(holder, cause);
         }

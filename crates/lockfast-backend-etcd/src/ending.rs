@@ -1,19 +1,21 @@
 //! Claims that end without their holders' asking: leases that nobody prolonged, turns that nobody
 //! took, and what an operator takes away.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::time::wall_clock_us;
 use lockfast_core::{
-    HolderId, LossCause, Moment, ReleaseOutcome, ReleaseRequest, RevokeOutcome, RevokeRequest,
+    HolderId, LockName, LossCause, Mode, Moment, ReleaseOutcome, ReleaseRequest, RevokeOutcome,
+    RevokeRequest,
 };
 
 use crate::acquire::fence_of;
 use crate::batch::{OPS_MAX, delete, op, written_at};
 use crate::claim::{Claim, Stage};
 use crate::failure::Failure;
-use crate::line::{Entry, Line};
+use crate::line::{Entry, Line, Place};
 use crate::record::{Record, State};
 use crate::store::Store;
 use crate::wire::{KeyValue, Op, PutRequest, RangeRequest, TxnRequest};
@@ -107,7 +109,7 @@ impl Store {
         self.remove(holder, claim).await.map(|_| ())
     }
 
-    async fn read_key(&self, key: &[u8]) -> Result<Option<KeyValue>, Failure> {
+    pub(crate) async fn read_key(&self, key: &[u8]) -> Result<Option<KeyValue>, Failure> {
         let request = RangeRequest { key: key.to_vec(), ..RangeRequest::default() };
         Ok(self.link.range(request).await?.kvs.pop())
     }
@@ -139,20 +141,23 @@ impl Store {
     pub(crate) fn evict(self: &Arc<Self>, now: Moment) {
         let mut evicted: Vec<Vec<Entry>> = Vec::new();
         self.watches.for_each_line(|_, line| {
-            let is_hung = |entry: &&Entry| {
+            let is_late = |entry: &Entry| {
                 entry.unconfirmed.is_some_and(|since| now.since(since) > CONFIRM_MAX)
-                    && !self.claims.has_key(&entry.key)
-                    && entry.holder.is_some()
+            };
+            let is_hung = |entry: &&Entry| {
+                is_late(entry) && !self.claims.has_key(&entry.key) && entry.holder.is_some()
             };
             let Some(hung) = line.granted().find(is_hung) else { return };
             let waits_here = line.waiting().any(|entry| self.claims.has_key(&entry.key));
             if waits_here {
-                let all = line.granted().chain(line.waiting());
-                let of_process = |entry: &&Entry| {
-                    let is_unaware = entry.is_waiting() || entry.unconfirmed.is_some();
-                    entry.lease == hung.lease && is_unaware && entry.holder.is_some()
-                };
-                evicted.push(all.filter(of_process).take(OPS_MAX).cloned().collect());
+                let of_process =
+                    |entry: &&Entry| entry.lease == hung.lease && entry.holder.is_some();
+                let late = line.granted().filter(|entry| is_late(entry));
+                // Behind a lock that is held alone nobody can get his turn before it is taken away.
+                let is_alone = hung.mode == Mode::Exclusive;
+                let behind = line.waiting().filter(|entry| is_alone && entry.is_waiting());
+                let all = late.chain(behind).filter(of_process);
+                evicted.push(all.take(OPS_MAX).cloned().collect());
             }
         });
         for entries in evicted {
@@ -171,50 +176,53 @@ impl Store {
         }
     }
 
-    /// Takes a lock away from whoever has it.
+    /// Takes a lock away from whoever has it, and from nobody who gets it meanwhile.
     pub(crate) async fn revoke(
         self: &Arc<Self>,
         request: &RevokeRequest,
     ) -> Result<RevokeOutcome, Failure> {
-        for _ in 0..TRIES_MAX {
-            let found = self.read_line(&request.name).await?;
-            let entries = found.kvs.iter();
-            let entries = entries.filter_map(|kv| Entry::read(&self.space, &request.name, kv));
-            let line = Line::of(entries);
-            if let Some(outcome) = self.revoke_once(request, &line).await? {
-                return Ok(outcome);
+        let line = self.look_at_line(&request.name).await?;
+        let mut holders: Vec<Entry> = line.granted().cloned().collect();
+        if holders.is_empty() {
+            return Ok(RevokeOutcome::NotHeld);
+        }
+        let views = self.views(holders.iter()).await;
+        if let Some(expected) = request.expect_fence {
+            let has_it = |entry: &Entry| fence_of(entry.revision).is_ok_and(|it| it == expected);
+            if !holders.iter().any(has_it) {
+                return Ok(RevokeOutcome::OtherFence(views));
             }
+        }
+        for _ in 0..TRIES_MAX {
+            if self.end_holders(&holders, &request.reason).await? {
+                return Ok(RevokeOutcome::Revoked(views));
+            }
+            // Something was written meanwhile, or an answer was lost: whoever is gone is gone.
+            let line = self.look_at_line(&request.name).await?;
+            let present = holders.iter().filter_map(|holder| line.find(&holder.key));
+            let places: HashSet<Place> = holders.iter().map(Entry::place).collect();
+            holders = present.filter(|entry| places.contains(&entry.place())).cloned().collect();
         }
         Err(Failure::new(
             lockfast_core::ErrorKind::Unreachable,
-            "the lock changed hands again and again while it was taken away",
+            "the lock changed again and again while it was taken away",
         ))
     }
 
-    async fn revoke_once(
-        self: &Arc<Self>,
-        request: &RevokeRequest,
-        line: &Line,
-    ) -> Result<Option<RevokeOutcome>, Failure> {
-        let holders: Vec<&Entry> = line.granted().collect();
-        if holders.is_empty() {
-            return Ok(Some(RevokeOutcome::NotHeld));
-        }
-        let views = self.views(holders.iter().copied()).await;
-        if let Some(expected) = request.expect_fence {
-            let has_it = |entry: &&Entry| fence_of(entry.revision).is_ok_and(|it| it == expected);
-            if !holders.iter().any(has_it) {
-                return Ok(Some(RevokeOutcome::OtherFence(views)));
+    async fn look_at_line(&self, name: &LockName) -> Result<Line, Failure> {
+        let found = self.read_line(name).await?;
+        Ok(Line::of(found.kvs.iter().filter_map(|kv| Entry::read(&self.space, name, kv))))
+    }
+
+    /// Ends these claims if they are as they were. Returns whether they were.
+    async fn end_holders(&self, holders: &[Entry], reason: &str) -> Result<bool, Failure> {
+        for some in holders.chunks(OPS_MAX) {
+            let keys = some.iter().map(|entry| (revoked(entry, reason), entry.written));
+            if !self.end_keys(keys.collect()).await? {
+                return Ok(false);
             }
         }
-        let keys: Vec<_> =
-            holders.iter().map(|entry| (revoked(entry, &request.reason), entry.written)).collect();
-        for some in keys.chunks(OPS_MAX) {
-            if !self.end_keys(some.to_vec()).await? {
-                return Ok(None);
-            }
-        }
-        Ok(Some(RevokeOutcome::Revoked(views)))
+        Ok(true)
     }
 }
 

@@ -28,7 +28,9 @@ pub(crate) struct Entry {
     pub(crate) unconfirmed: Option<Moment>,
 }
 
-type Place = (i64, Vec<u8>);
+/// Which claim it is: the revision at which its key was made, and the key. One that is made anew has
+/// the same key, and another place.
+pub(crate) type Place = (i64, Vec<u8>);
 
 /// All claims of one lock.
 #[derive(Debug, Default)]
@@ -62,6 +64,11 @@ impl Entry {
             record,
             unconfirmed: None,
         })
+    }
+
+    /// Where it stands.
+    pub(crate) fn place(&self) -> Place {
+        (self.revision, self.key.clone())
     }
 
     /// Whether its holder did not know that it has its turn when it wrote last.
@@ -114,6 +121,18 @@ impl Line {
         Some((entry, was_granted, self.settle(Some(now))))
     }
 
+    /// Removes what was made up to a revision and is not in the line as it was read then: it is gone,
+    /// and that was not told. Returns who got the lock.
+    pub(crate) fn remove_missing(&mut self, read: &Self, at: i64, now: Moment) -> Vec<Place> {
+        let is_missing = |(key, revision): &(&Vec<u8>, &i64)| {
+            **revision <= at && read.places.get(*key).is_none_or(|it| it != *revision)
+        };
+        let missing: Vec<Vec<u8>> =
+            self.places.iter().filter(is_missing).map(|(key, _)| key.clone()).collect();
+        let removed = missing.iter().filter_map(|key| self.remove(key, now));
+        removed.flat_map(|(_, _, granted)| granted).collect()
+    }
+
     /// Lets everybody have the lock whose rule holds, in order. The first who has to wait ends
     /// that: nobody overtakes.
     fn settle(&mut self, now: Option<Moment>) -> Vec<Place> {
@@ -160,10 +179,9 @@ impl Line {
         self.granted.get(&place).or_else(|| self.waiting.get(&place))
     }
 
-    /// Whether the claim with this key has the lock.
-    pub(crate) fn is_granted(&self, key: &[u8]) -> bool {
-        let place = self.places.get(key).map(|revision| (*revision, key.to_vec()));
-        place.is_some_and(|place| self.granted.contains_key(&place))
+    /// Whether the claim at this place has the lock.
+    pub(crate) fn is_granted(&self, place: &Place) -> bool {
+        self.granted.contains_key(place)
     }
 
     /// A name is used either with shared or with permit claims, and all permits agree on their
@@ -230,6 +248,25 @@ mod tests {
         assert_eq!(next.len(), 1);
         line.remove(b"a/4", now).unwrap();
         assert!(line.is_empty());
+    }
+
+    /// B106: the end of a claim was not told, and so much else was that the line is never as it was
+    /// read.
+    #[test]
+    fn what_is_missing_in_a_look_is_gone() {
+        let now = Moment::now();
+        let seen = |revisions: &[i64]| {
+            let entries = revisions.iter().map(|at| entry(*at, Mode::Exclusive, State::Waiting));
+            Line::of(entries)
+        };
+        let mut line = seen(&[1, 2, 3, 9]);
+        let granted = line.remove_missing(&seen(&[2, 3, 4]), 5, now);
+        assert_eq!(granted, [(2, b"a/2".to_vec())], "the first is gone");
+        assert_eq!(revisions(line.granted()), [2]);
+        assert_eq!(revisions(line.waiting()), [3, 9], "the last was made after the look");
+        let mut line = seen(&[7]);
+        assert!(line.remove_missing(&seen(&[]), 6, now).is_empty());
+        assert_eq!(revisions(line.granted()), [7]);
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Link {
         let token = connection.token_number();
         let asked = self.until_given_up(number, call(connection.clone(), request.clone()));
         let mut answer = asked.await;
-        if matches!(&answer, Err(failure) if failure.handling == Fate::Stranger) {
+        if matches!(&answer, Err(failure) if self.dialer.may_introduce(failure)) {
             self.dialer.renew_token(&connection, token).await?;
             answer = self.until_given_up(number, call(connection.clone(), request)).await;
         }

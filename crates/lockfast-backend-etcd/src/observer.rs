@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::{ErrorKind, LockName, LossCause, Moment};
+use lockfast_core::{ErrorKind, HolderId, LockName, LossCause, Moment};
 use tokio::sync::mpsc;
 
 use crate::batch::range;
+use crate::claim::Claim;
 use crate::failure::{self, Failure};
 use crate::key::Span;
-use crate::line::{Entry, Line};
+use crate::line::{Entry, Line, Place};
 use crate::record::{Record, State};
 use crate::store::Store;
 use crate::watches::{Subject, View};
@@ -59,6 +60,10 @@ impl Store {
                     let _ = stream.questions.send(WatchRequest { request });
                 },
                 () = self.watches.stale.notified() => return Ok(()),
+                () = self.watches.silent.notified() => {
+                    let config = self.link.dialer.config();
+                    return Err(failure::of_silence(&config.shown(), config.request_timeout));
+                },
                 () = &mut ended => return Err(failure::of_closing()),
             }
         }
@@ -146,13 +151,8 @@ impl Store {
                     .for_each(|(key, number, _)| store.watches.look_soon(key, number));
                 return;
             };
-            let mut gone = Vec::new();
-            for ((key, number, revision), is_there) in unsure.into_iter().zip(seen) {
-                match is_there {
-                    true => store.watches.is_sure(&key, number),
-                    false => gone.push((key, revision)),
-                }
-            }
+            let looked = unsure.into_iter().zip(seen).filter(|(_, is_there)| !is_there);
+            let gone: Vec<_> = looked.map(|((key, _, revision), _)| (key, revision)).collect();
             let asks_why = gone.len() <= WHY_MAX;
             for (key, revision) in gone {
                 let cause = match asks_why {
@@ -175,7 +175,7 @@ impl Store {
     fn load(self: &Arc<Self>, name: LockName, number: i64) {
         let store = Arc::clone(self);
         tokio::spawn(async move {
-            while store.watches.subject(number).is_some() {
+            while store.watches.subject(number).is_some() && !store.crew().is_closed() {
                 let sent = Moment::now();
                 match store.read_line(&name).await {
                     Ok(found) => {
@@ -205,15 +205,24 @@ impl Store {
         let line = Line::of(entries);
         // Whoever was here before that and is not in it, is gone.
         for (_, claim) in self.claims.of_lock(name) {
-            if claim.revision <= at && line.find(&claim.key).is_none() {
+            let is_there = line.find(&claim.key).is_some_and(|it| it.revision == claim.revision);
+            if claim.revision <= at && !is_there {
                 self.lose(&claim.key, at, LossCause::Forgotten);
             }
         }
-        let present: Vec<Vec<u8>> = line.granted().map(|entry| entry.key.clone()).collect();
-        self.claims.call(present.iter().map(Vec::as_slice), None);
+        let is_misplaced =
+            |(_, claim): &(HolderId, Claim)| line.check_use(claim.mode, claim.revision).is_err();
+        let misplaced: Vec<(HolderId, Claim)> =
+            self.claims.of_lock(name).into_iter().filter(is_misplaced).collect();
+        let present: Vec<Place> = line.granted().map(Entry::place).collect();
+        self.claims.call(&present, None);
         let early = self.watches.change_line(name, number, |view| match view {
-            // More is known already.
-            View::Open { known, .. } if *known > at => Vec::new(),
+            // More is known already, but the end of a claim may not have been told.
+            View::Open { known, line: known_line, .. } if *known > at => {
+                let granted = known_line.remove_missing(&line, at, Moment::now());
+                self.claims.call(&granted, None);
+                Vec::new()
+            }
             // It is as it is known, or something was not told.
             View::Open { line: known_line, .. } if known_line.is_like(&line) => Vec::new(),
             View::Open { .. } | View::Opening(_) => {
@@ -225,6 +234,8 @@ impl Store {
             }
         });
         self.take_in(name, number, early.unwrap_or_default());
+        // Now that the line is known, they go by themselves.
+        misplaced.iter().for_each(|(_, claim)| claim.signal.notify_one());
     }
 
     /// Takes in what happened to a line.
@@ -255,8 +266,7 @@ impl Store {
                 None => return,
             }
         };
-        let keys = granted.iter().map(|(_, key)| key.as_slice());
-        self.claims.call(keys, Some(kv.mod_revision));
+        self.claims.call(&granted, Some(kv.mod_revision));
     }
 
     /// If a key of ours was deleted, and not by us, its holder is told.

@@ -40,7 +40,7 @@ impl Store {
             .map(|request| Renewal { claim: self.claims.find(request.holder), request })
             .collect();
         let sessions = self.prolong_all(&renewals).await;
-        let unseen = self.look_at_unseen(&renewals).await;
+        let seen = self.look_at_held(&renewals).await;
         let mut outcomes = Vec::with_capacity(renewals.len());
         let mut moving = Vec::new();
         for (at, renewal) in renewals.into_iter().enumerate() {
@@ -48,7 +48,7 @@ impl Store {
                 // It is written anew, once it is known what it hangs on.
                 Some(claim) if claim.is_held() && self.has_doubt(renewal.request.holder) => None,
                 Some(claim) if claim.is_held() => {
-                    match (sessions.get(&claim.session.id), unseen.get(&claim.key)) {
+                    match (sessions.get(&claim.session.id), seen.get(&claim.key)) {
                         (_, Some(Err(failure))) => Some(Err(failure.clone())),
                         // Writing tells, too, that it is gone.
                         (_, Some(Ok(false))) => None,
@@ -115,20 +115,20 @@ impl Store {
         answers
     }
 
-    /// A lease can be ended without its end being told to whoever keeps it alive. So the keys whose
-    /// end nobody would hear of are looked at.
-    async fn look_at_unseen(
+    /// That a lease goes on says nothing about a key, and what a watch should have told may not have
+    /// been. So all keys are looked at, after their leases were prolonged.
+    async fn look_at_held(
         self: &Arc<Self>,
         renewals: &[Renewal],
     ) -> HashMap<Vec<u8>, Result<bool, Failure>> {
-        let unseen: Vec<(Vec<u8>, i64)> = renewals
+        let held: Vec<(Vec<u8>, i64)> = renewals
             .iter()
             .filter_map(|renewal| renewal.claim.as_ref())
-            .filter(|claim| !self.watches.covers(&claim.name, &claim.key))
+            .filter(|claim| claim.is_held())
             .map(|claim| (claim.key.clone(), claim.revision))
             .collect();
         let mut found = HashMap::new();
-        for some in unseen.chunks(OPS_MAX) {
+        for some in held.chunks(OPS_MAX) {
             let seen = self.look_at_keys(some).await;
             for (at, (key, _)) in some.iter().enumerate() {
                 found.insert(key.clone(), seen.clone().map(|seen| seen[at]));
@@ -184,14 +184,12 @@ impl Store {
         let Some(claim) = claim else { return self.renew_elsewhere(&request, lasting).await };
         self.settle_doubt(request.holder).await?;
         let class = class_of(lasting, claim.is_detached);
-        let put = self.put_under(request.holder, &claim, class, State::Held).await?;
-        let Some(session) = put else { return self.end_of(&request, &claim).await };
+        let put = self.put_under(request.holder, &claim, (class, Some(asked)), State::Held).await?;
+        if put.is_none() {
+            return self.end_of(&request, &claim).await;
+        }
         if matches!(claim.session.class, Class::Own(_)) {
             self.condemn(&claim.session);
-        }
-        // One that was made for this renewal need not be prolonged.
-        if !asked.has_passed(session.from()) {
-            self.prolong(&session).await?;
         }
         self.renewed(&request, &claim, asked)
     }
@@ -301,8 +299,8 @@ impl Store {
     }
 }
 
-/// Whether a claim hangs on a lease that lasts as long as is asked for.
+/// Whether a claim hangs on a lease that lasts as long as is asked for, and goes on.
 fn has_right_lease(claim: &Claim, request: &RenewRequest) -> bool {
     let wanted = class_of(lasting(request.ttl, request.lock_delay), claim.is_detached);
-    claim.session.class == wanted
+    claim.session.class == wanted && !claim.session.is_closing()
 }

@@ -80,8 +80,8 @@ impl Store {
             let grant = Grant::new(fence, from).lasting(until.since(from));
             return Ok(held.map(|session| grant.in_session(session.number())));
         }
-        let class = class_of(lasting, request.detached);
-        let put = self.put_under(request.holder, &claim, class, State::Held).await?;
+        let lease = (class_of(lasting, request.detached), None);
+        let put = self.put_under(request.holder, &claim, lease, State::Held).await?;
         let Some(session) = put else { return Ok(None) };
         let from = session.from();
         let stage = Stage::Held { until: from + lasting, since: now };

@@ -17,6 +17,10 @@ use crate::wire::{Event, WatchCancelRequest, WatchCreateRequest, WatchOp};
 const IDLE: Duration = Duration::from_secs(10);
 /// How long nothing is heard of a line before it is looked at.
 const QUIET: Duration = Duration::from_secs(5);
+/// How long a line is not looked at, however much is heard of it: something may not have been told.
+const UNREAD_MAX: Duration = Duration::from_secs(10);
+/// How long a watch may take to be there.
+const OPENING_MAX: Duration = Duration::from_secs(5);
 
 /// What a watch is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,10 +36,25 @@ struct WatchedLine {
     number: i64,
     view: View,
     used: Moment,
-    /// When it was last known to be as it is seen here.
+    /// When something was last heard of it.
     heard: Moment,
+    /// When it was last looked at, or its watch was asked for.
+    read: Moment,
     /// Why it cannot be watched.
     refused: Option<Failure>,
+}
+
+impl WatchedLine {
+    /// Whether it is to be looked at.
+    fn is_due(&self, now: Moment) -> bool {
+        let is_open = matches!(self.view, View::Open { .. });
+        is_open && (now.since(self.heard) > QUIET || now.since(self.read) > UNREAD_MAX)
+    }
+
+    /// Whether its watch should be there, and is not.
+    fn is_unanswered(&self, now: Moment) -> bool {
+        matches!(self.view, View::Opening(_)) && now.since(self.read) > OPENING_MAX
+    }
 }
 
 pub(crate) enum View {
@@ -50,8 +69,6 @@ struct WatchedKey {
     number: i64,
     /// The revision at which it was made.
     revision: i64,
-    /// Whether its end would be heard of: it was seen to be there after the watch was.
-    is_sure: bool,
 }
 
 /// All that is watched.
@@ -60,6 +77,8 @@ pub(crate) struct Watches {
     commands: mpsc::UnboundedSender<WatchOp>,
     /// The stream is to be opened anew on the same connection, because of an old token.
     pub(crate) stale: Notify,
+    /// The stream does not answer.
+    pub(crate) silent: Notify,
 }
 
 #[derive(Default)]
@@ -72,6 +91,8 @@ struct Subjects {
     asked: VecDeque<i64>,
     /// The keys whose watches are there, and that are to be looked at.
     unsure: Vec<(Vec<u8>, i64)>,
+    /// Whether there is a stream.
+    is_served: bool,
 }
 
 impl Subjects {
@@ -82,11 +103,11 @@ impl Subjects {
             Subject::Line(name) => {
                 let watched = self.lines.get_mut(name)?;
                 watched.view = View::Opening(Vec::new());
+                watched.read = Moment::now();
                 std::mem::replace(&mut watched.number, number)
             }
             Subject::Key(key) => {
                 let watched = self.keys.get_mut(key)?;
-                watched.is_sure = false;
                 std::mem::replace(&mut watched.number, number)
             }
         };
@@ -101,7 +122,8 @@ impl Watches {
     /// Nothing is watched yet; what is sent to the receiver is to be written to the stream.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<WatchOp>) {
         let (commands, receiver) = mpsc::unbounded_channel();
-        (Self { subjects: Mutex::default(), commands, stale: Notify::new() }, receiver)
+        let (stale, silent) = (Notify::new(), Notify::new());
+        (Self { subjects: Mutex::default(), commands, stale, silent }, receiver)
     }
 
     fn command(&self, op: WatchOp) {
@@ -156,13 +178,6 @@ impl Watches {
         }
     }
 
-    /// Whether the end of a claim would be heard of.
-    pub(crate) fn covers(&self, name: &LockName, key: &[u8]) -> bool {
-        let subjects = lock(&self.subjects);
-        subjects.keys.get(key).is_some_and(|watched| watched.is_sure)
-            || subjects.lines.get(name).is_some_and(|it| matches!(it.view, View::Open { .. }))
-    }
-
     /// Watches a line from now on.
     pub(crate) fn open_line(&self, store: &Store, name: &LockName) {
         let mut subjects = lock(&self.subjects);
@@ -174,7 +189,8 @@ impl Watches {
             }
         } else {
             let view = View::Opening(Vec::new());
-            let watched = WatchedLine { number: 0, view, used: now, heard: now, refused: None };
+            let watched =
+                WatchedLine { number: 0, view, used: now, heard: now, read: now, refused: None };
             subjects.lines.insert(name.clone(), watched);
         }
         self.create(store, &mut subjects, &Subject::Line(name.clone()));
@@ -183,7 +199,7 @@ impl Watches {
     /// Watches a key from now on.
     pub(crate) fn open_key(&self, store: &Store, key: Vec<u8>, revision: i64) {
         let mut subjects = lock(&self.subjects);
-        let watched = WatchedKey { number: 0, revision, is_sure: false };
+        let watched = WatchedKey { number: 0, revision };
         subjects.keys.insert(key.clone(), watched);
         self.create(store, &mut subjects, &Subject::Key(key));
     }
@@ -206,6 +222,7 @@ impl Watches {
     /// Watches everything anew.
     pub(crate) fn renew_all(&self, store: &Store) {
         let mut subjects = lock(&self.subjects);
+        subjects.is_served = true;
         subjects.unsure.clear();
         subjects.asked.clear();
         let lines = subjects.lines.keys().cloned().map(Subject::Line);
@@ -217,10 +234,10 @@ impl Watches {
     /// What was known is not known any more.
     pub(crate) fn forget_views(&self) {
         let mut subjects = lock(&self.subjects);
+        subjects.is_served = false;
         for watched in subjects.lines.values_mut() {
             watched.view = View::Opening(Vec::new());
         }
-        subjects.keys.values_mut().for_each(|watched| watched.is_sure = false);
         subjects.unsure.clear();
     }
 
@@ -236,15 +253,18 @@ impl Watches {
     /// Closes the lines that nobody wants any more, and returns those of which nothing was heard for
     /// so long that they are to be looked at, with their numbers.
     pub(crate) fn sort_lines(&self, store: &Store, now: Moment) -> Vec<(LockName, i64)> {
-        let (mut idle, mut quiet) = (Vec::new(), Vec::new());
-        let mut subjects = lock(&self.subjects);
+        let (mut idle, mut quiet, mut is_silent) = (Vec::new(), Vec::new(), false);
+        let mut guard = lock(&self.subjects);
+        let subjects = &mut *guard;
+        let asked = &subjects.asked;
         for (name, watched) in &mut subjects.lines {
             if store.claims.has_lock(name) {
                 watched.used = now;
-                if matches!(watched.view, View::Open { .. }) && now.since(watched.heard) > QUIET {
-                    watched.heard = now;
+                if watched.is_due(now) {
+                    (watched.heard, watched.read) = (now, now);
                     quiet.push((name.clone(), watched.number));
                 }
+                is_silent |= watched.is_unanswered(now) && asked.contains(&watched.number);
             } else if now.since(watched.used) > IDLE {
                 idle.push((name.clone(), watched.number));
             }
@@ -253,6 +273,9 @@ impl Watches {
             subjects.lines.remove(&name);
             subjects.numbers.remove(&number);
             self.command(cancelation(number));
+        }
+        if is_silent && subjects.is_served {
+            self.silent.notify_one();
         }
         quiet
     }
@@ -272,15 +295,6 @@ impl Watches {
             Some((key, number, watched.revision))
         };
         unsure.into_iter().filter_map(find).collect()
-    }
-
-    /// A key was there after its watch was.
-    pub(crate) fn is_sure(&self, key: &[u8], number: i64) {
-        if let Some(watched) = lock(&self.subjects).keys.get_mut(key)
-            && watched.number == number
-        {
-            watched.is_sure = true;
-        }
     }
 
     /// Changes what is known of a line whose watch has this number.

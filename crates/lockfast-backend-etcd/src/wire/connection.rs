@@ -136,6 +136,12 @@ impl Connection {
         Ok(())
     }
 
+    /// No request carries one from now on.
+    pub(super) fn forget_token(&self) {
+        let mut token = self.token.write().unwrap_or_else(PoisonError::into_inner);
+        *token = Token { number: token.number + 1, value: None };
+    }
+
     /// Which token is in use.
     pub(crate) fn token_number(&self) -> u64 {
         self.token.read().unwrap_or_else(PoisonError::into_inner).number

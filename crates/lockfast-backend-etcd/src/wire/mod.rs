@@ -201,6 +201,12 @@ impl Dialer {
         }
     }
 
+    /// Whether a request was refused because the member does not know who we are, and can be told.
+    pub(crate) fn may_introduce(&self, failure: &Failure) -> bool {
+        let wants_user = failure.message() == WANTS_USER && self.config.login.is_some();
+        failure.handling == Fate::Stranger || wants_user
+    }
+
     /// Asks for a new token and uses it from now on, unless there is a newer one than that.
     pub(crate) async fn renew_token(
         &self,
@@ -219,7 +225,10 @@ impl Dialer {
         match connection.authenticate(request).await {
             Ok(AuthenticateResponse { token, .. }) => connection.set_token(token),
             // Whoever names a user where nobody is asked for one is let in like everybody.
-            Err(failure) if failure.message().contains("authentication is not enabled") => Ok(()),
+            Err(failure) if failure.message().contains("authentication is not enabled") => {
+                connection.forget_token();
+                Ok(())
+            }
             Err(failure) => Err(failure),
         }
     }

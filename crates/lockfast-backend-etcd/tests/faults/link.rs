@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{Moment, Released};
+use lockfast::{LockName, Moment, Released, RevokeOutcome, RevokeRequest};
 use lockfast_conformance::way::{NAME, Succession, Way};
 use lockfast_faults::proxy::Link;
 
@@ -198,4 +198,29 @@ async fn the_reply_to_a_release_is_lost() {
     let is_told = matches!(released, Released::Released | Released::Unknown { .. });
     assert!(is_told, "{released:?}");
     hold(&net.way.near, NAME, ttl(TTL)).await.release().await.unwrap();
+}
+
+/// B104, P7: the reply to a revocation is lost when the next has the lock already: it is not taken
+/// from that one as well.
+/// The user sees: who had it, and nobody else, loses it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_to_a_revocation_is_lost() {
+    let net = Net::start().await;
+    let guard = hold(&net.way.near, NAME, ttl(TTL * 4)).await;
+    let waiter = queue_for(&net.way.near, NAME, ttl(TTL * 4).wait(TIME_MAX)).await;
+    net.way.proxy.set_open(Link::Delay(Duration::from_millis(500)));
+    let (far, name) = (net.way.far.clone(), LockName::new(NAME).unwrap());
+    let request = RevokeRequest { name, expect_fence: None, reason: "a drill".into() };
+    let revoking = tokio::spawn(async move { far.revoke(request).await });
+    let next = bounded(waiter).await.unwrap();
+    // The deletion is done, and its reply is on its way.
+    net.way.proxy.set_open(Link::Close);
+    let RevokeOutcome::Revoked(whom) = bounded(revoking).await.unwrap().unwrap() else {
+        panic!("it was revoked")
+    };
+    let fences: Vec<u64> = whom.iter().filter_map(|it| it.fence).map(|it| it.get()).collect();
+    assert_eq!(fences, [guard.fence().get()]);
+    assert!(guard.check().is_err());
+    crate::kit::wait_for_renewal(&next, TTL * 4).await;
+    assert!(matches!(next.release().await.unwrap(), Released::Released));
 }

@@ -188,3 +188,27 @@ async fn names_are_only_names() {
     }
     assert_eq!(server.keys(""), [""; 0]);
 }
+
+/// B105, P1, P11: a semaphore is asked for with another number of permits, in a line that is too long to
+/// be seen at once.
+/// The user sees: `Conflict`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_number_of_permits_in_a_long_line() {
+    let server = Etcd::start();
+    let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
+    let mut others = Vec::new();
+    for number in 0..16 {
+        // Its key comes before those of the lock.
+        others.push(hold(&first, &format!("{NAME}/!{number}"), ttl(TTL)).await);
+    }
+    let permit = first.semaphore(NAME, 1).unwrap().with(ttl(TTL)).unwrap().acquire().await.unwrap();
+    let other = second.semaphore(NAME, 5).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let error = bounded(async { other.acquire().await }).await.unwrap_err();
+    check_error(&error, ErrorKind::Conflict, &["the same way"]);
+    let shared =
+        second.lock(NAME, lockfast::Mode::Shared).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let error = bounded(async { shared.acquire().await }).await.unwrap_err();
+    check_error(&error, ErrorKind::Conflict, &["the same way"]);
+    assert_eq!(server.keys(&format!("{NAME}/")).len(), others.len() + 1, "nothing is left");
+    permit.release().await.unwrap();
+}

@@ -124,3 +124,20 @@ async fn the_user_is_removed() {
     server.ctl(&["lease", "revoke", &server.leases()[0]]);
     loss(&guard, TTL * 3).await;
 }
+
+/// B109, P3, P5: users are asked for, and later not any more, while a process that names one holds a lock.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_are_asked_for_while_a_lock_is_held() {
+    let mut server = Etcd::start();
+    let locker = connect(&user_url(&server)).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    make_user(&mut server);
+    wait_for_renewal(&guard, TTL).await;
+    wait_for_renewal(&guard, TTL).await;
+    hold(&locker, "another", ttl(TTL)).await.release().await.unwrap();
+    server.ctl(&["auth", "disable"]);
+    wait_for_renewal(&guard, TTL).await;
+    wait_for_renewal(&guard, TTL).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+}

@@ -5,7 +5,11 @@ use std::time::Duration;
 use lockfast::Released;
 use lockfast_faults::proxy::{Link, Proxy};
 
-use crate::kit::{Etcd, TIME_MAX, bounded, connect, hold, loss, queue_for, ttl, url_at};
+use crate::kit::sieve::Sieve;
+use crate::kit::{
+    Etcd, TIME_MAX, bounded, connect, eventually, hold, loss, queue_for, ttl, url_at,
+    wait_for_renewal,
+};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(20);
@@ -69,4 +73,47 @@ async fn events_are_compacted_all_the_time() {
         guard = bounded(waiter).await.unwrap();
         assert!(guard.fence().get() > fence);
     }
+}
+
+/// B107, P3, P8: the server does not tell that a holder's key was deleted, as some versions do: the next
+/// renewal finds it.
+/// The user sees: the loss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_lock_is_not_told() {
+    let server = Etcd::start();
+    let sieve = Sieve::start(server.address()).await;
+    let far = connect(&url_at(sieve.address)).await;
+    let guard = hold(&far, NAME, ttl(TTL / 2)).await;
+    // By then its key is watched.
+    wait_for_renewal(&guard, TTL).await;
+    let keys = server.keys(&format!("{NAME}/"));
+    sieve.lose(&keys[0]);
+    server.ctl(&["del", "--", &keys[0]]);
+    eventually("the news of it is lost", TTL, async || sieve.has_lost()).await;
+    loss(&guard, TTL / 2).await;
+}
+
+/// B106, P10: the server does not tell that the holder is gone, while the line changes all the time: those
+/// behind it get in all the same.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_is_not_told_while_the_line_is_busy() {
+    let server = Etcd::start();
+    let sieve = Sieve::start(server.address()).await;
+    let (near, far) = (connect(&server.url()).await, connect(&url_at(sieve.address)).await);
+    let guard = hold(&near, NAME, ttl(TTL)).await;
+    let key = server.keys(&format!("{NAME}/")).remove(0);
+    let waiter = queue_for(&far, NAME, ttl(TTL).wait(TIME_MAX)).await;
+    let crowd = tokio::spawn(async move {
+        // Something happens to the line much more often than it would be looked at for silence.
+        loop {
+            let lock = near.mutex(NAME).unwrap().with(ttl(TTL).wait(TTL / 40)).unwrap();
+            drop(lock.acquire().await);
+        }
+    });
+    sieve.lose(&key);
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let next = tokio::time::timeout(TTL, waiter).await.expect("it waits for ever").unwrap();
+    crowd.abort();
+    assert!(sieve.has_lost() && next.check().is_ok());
 }

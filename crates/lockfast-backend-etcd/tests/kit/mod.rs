@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
 pub mod foreign;
+pub mod sieve;
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
