@@ -10,6 +10,7 @@
 
 mod ensemble;
 pub mod java;
+mod log;
 mod server;
 mod session;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::java;
 use super::session::Session;
+use super::{java, log};
 use crate::certificate::{Authority, Pair};
 use crate::clock::Clock;
 use crate::port::Port;
@@ -221,6 +221,23 @@ impl ZooKeeper {
         let data = self.directory.path().join("data");
         std::fs::remove_dir_all(&data).unwrap();
         std::fs::create_dir(&data).unwrap();
+        self.restart();
+    }
+
+    /// Kills it and starts it again as if so many children had been made of a node: the next one that
+    /// it gives a number has this one.
+    ///
+    /// # Panics
+    /// When the node has children, which would have other numbers.
+    pub fn restart_with_number(&mut self, node: &str, number: i32) {
+        let child = format!("{node}/one-of-many");
+        let mut session = self.session();
+        assert!(session.children(node).is_empty(), "{node} has children");
+        session.create(&child, b"");
+        session.try_delete(&child).unwrap();
+        self.kill();
+        let folder = self.directory.path().join("data/version-2");
+        assert!(log::set_children_made(&folder, &child, number), "{child} is not in the log");
         self.restart();
     }
 
