@@ -21,6 +21,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use crate::crowd::Member;
+use crate::failure::{self, code};
 use crate::inspect;
 use crate::layout::{Line, lock_path};
 use crate::record::Record;
@@ -47,11 +48,15 @@ pub(crate) struct Claim {
 /// What callers want of the claim, and what it depends on.
 struct State {
     asker: Option<Asker>,
+    /// Whether somebody was told that the lock is granted.
+    is_told: bool,
     started: Moment,
     wait: Wait,
     ttl: Duration,
     lock_delay: Duration,
     is_leaving: bool,
+    /// Whether a renewal asks for a session that lasts as long as its lease.
+    is_wanted: bool,
     /// Those who asked for its end.
     leavers: Vec<Leaver>,
     /// How it ended, if it has.
@@ -81,6 +86,8 @@ pub(crate) enum Gone {
     Unheld,
     /// It gave the lock back, or had lost it before: the answer was lost.
     InDoubt,
+    /// Its node is still there: the servers do not allow to delete it.
+    Denied,
     Lost(LossCause),
 }
 
@@ -113,11 +120,13 @@ impl Claim {
         let now = Moment::now();
         let state = State {
             asker: Some(asker),
+            is_told: false,
             started: now,
             wait: request.wait,
             ttl: request.ttl,
             lock_delay: request.lock_delay,
             is_leaving: false,
+            is_wanted: false,
             leavers: Vec::new(),
             gone: None,
             until: now,
@@ -222,8 +231,15 @@ impl Claim {
         let mut state = self.state();
         state.ttl = ttl;
         state.lock_delay = lock_delay;
+        state.is_wanted = true;
         drop(state);
         self.notice.notify_one();
+    }
+
+    /// Whether a caller wants something of it.
+    fn is_asked(&self) -> bool {
+        let state = self.state();
+        state.is_leaving || state.is_wanted || state.asker.is_some()
     }
 
     /// How long a lease lasts with its lock-delay.
@@ -239,8 +255,10 @@ impl Claim {
     fn answer(&self, answer: Result<AcquireOutcome>) {
         let asker = self.state().asker.take();
         if let Some(asker) = asker {
+            let is_grant = matches!(answer, Ok(AcquireOutcome::Granted(_)));
             // Whoever asked may have gone; the engine then releases, or asks again.
-            let _ = asker.send(answer.map_err(|error| error.with_lock(&self.name)));
+            let sent = asker.send(answer.map_err(|error| error.with_lock(&self.name)));
+            self.state().is_told |= is_grant && sent.is_ok();
         }
     }
 }
@@ -262,7 +280,11 @@ impl Worker {
         // Before anybody knows who may ask for the lock again.
         self.member = None;
         let claim = &self.claim;
-        if let Gone::Lost(cause) = &gone {
+        // What nobody was told of is not lost to anybody: the holder may ask again for another.
+        let is_told = claim.state().is_told;
+        if let Gone::Lost(cause) = &gone
+            && is_told
+        {
             self.store.context.losses.report(claim.holder, cause.clone());
         }
         // Somebody who asks again now makes a new claim.
@@ -280,6 +302,10 @@ impl Worker {
             Gone::Released => Ok(ReleaseOutcome::Released),
             Gone::Unheld | Gone::Lost(_) => Ok(ReleaseOutcome::NotHeld),
             Gone::InDoubt => Err(in_doubt().with_lock(&claim.name)),
+            Gone::Denied => {
+                let failure = failure::of_refusal(code::NO_AUTH);
+                Err(failure.to_error().with_lock(&claim.name))
+            }
         });
         claim.answer(Err(Error::new(ErrorKind::Unreachable, "the claim was given up")));
         if is_remembered {
@@ -311,6 +337,15 @@ impl Worker {
 
     async fn try_live(&self) -> Result<Gone, Turn> {
         let (place, seen, from) = self.enter().await?;
+        let lived = self.live_at(place.clone(), seen, from).await;
+        if matches!(lived, Err(Turn::Again)) {
+            // A server that lags may not know the node, and nothing is left behind.
+            self.leave(&place).await;
+        }
+        lived
+    }
+
+    async fn live_at(&self, place: Place, seen: Seen, from: Moment) -> Result<Gone, Turn> {
         let line = match seen {
             Seen::Line(line) => line,
             Seen::Before(node) => {
@@ -331,7 +366,7 @@ impl Worker {
             if !place.waits {
                 return Ok(self.hold(place, from).await);
             }
-            let from = self.confirm_turn(&place, from).await?;
+            let from = self.confirm_turn(&place).await?;
             return Ok(self.take_over(place, from).await);
         }
         if !self.claim.state().wait.is_open() {

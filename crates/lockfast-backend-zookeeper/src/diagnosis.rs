@@ -17,7 +17,7 @@ use crate::backend::profile;
 use crate::config::{Config, Host};
 use crate::failure::{Failure, Fate};
 use crate::store::{ENSEMBLE_NODE, guess_tick, no_chroot};
-use crate::wire::{Dialer, Limits, Session};
+use crate::wire::{Dialer, Limits, Proof, Session};
 use ensemble::Members;
 use words::{Answer, Words};
 
@@ -73,7 +73,7 @@ impl Patient<'_> {
 async fn look(dialer: &Arc<Dialer>) -> Result<Vec<Finding>, Failure> {
     let limits = dialer.find_limits().await?;
     let timeout = SESSION.clamp(limits.least, limits.most);
-    let session = Session::open(dialer, &Handle::current(), timeout, timeout).await?;
+    let session = Session::open(dialer, &Handle::current(), timeout, timeout, Proof::Any).await?;
     let config = &dialer.config;
     let access = read_access(&session, config).await?;
     let members = match session.get_at(ENSEMBLE_NODE).await {

@@ -13,10 +13,13 @@ pub(crate) mod code {
     pub(crate) const BAD_VERSION: i32 = -103;
     pub(crate) const NO_CHILDREN_FOR_EPHEMERALS: i32 = -108;
     pub(crate) const NODE_EXISTS: i32 = -110;
+    pub(crate) const NOT_EMPTY: i32 = -111;
     pub(crate) const SESSION_EXPIRED: i32 = -112;
     pub(crate) const INVALID_ACL: i32 = -114;
     pub(crate) const AUTH_FAILED: i32 = -115;
     pub(crate) const SESSION_MOVED: i32 = -118;
+    pub(crate) const EPHEMERAL_ON_LOCAL_SESSION: i32 = -120;
+    pub(crate) const SESSION_CLOSED_REQUIRE_AUTH: i32 = -124;
     pub(crate) const QUOTA_EXCEEDED: i32 = -125;
     pub(crate) const THROTTLED: i32 = -127;
 }
@@ -46,6 +49,11 @@ impl Fate {
     /// Whether there is no such node.
     pub(crate) fn is_no_node(self) -> bool {
         self == Self::Refused(code::NO_NODE)
+    }
+
+    /// Whether the node is another user's.
+    pub(crate) fn is_no_auth(self) -> bool {
+        self == Self::Refused(code::NO_AUTH)
     }
 }
 
@@ -89,7 +97,7 @@ fn explain(refusal: i32) -> (ErrorKind, String) {
             "the server is too old: ZooKeeper 3.6 or newer is needed, for container nodes and for \
              streams of events; use a newer server",
         ),
-        code::NO_AUTH | code::AUTH_FAILED => (
+        code::NO_AUTH | code::AUTH_FAILED | code::SESSION_CLOSED_REQUIRE_AUTH => (
             ErrorKind::Permission,
             "the ACL of the node does not allow it; check user and password in the URL, and the \
              rights on the node that holds the locks",
@@ -98,6 +106,11 @@ fn explain(refusal: i32) -> (ErrorKind, String) {
             ErrorKind::Permission,
             "the server does not accept our ACL; give user:password@ in the URL, or allow \
              world:anyone",
+        ),
+        code::EPHEMERAL_ON_LOCAL_SESSION => (
+            ErrorKind::Unsupported,
+            "the server opens local sessions, which cannot have claims; set \
+             localSessionsUpgradingEnabled, or localSessionsEnabled=false",
         ),
         code::NO_CHILDREN_FOR_EPHEMERALS => (
             ErrorKind::ForeignKey,
@@ -121,6 +134,8 @@ mod tests {
         let table = [
             (of_refusal(code::UNIMPLEMENTED), ErrorKind::Unsupported, Retry::Never),
             (of_refusal(code::NO_AUTH), ErrorKind::Permission, Retry::Never),
+            (of_refusal(code::SESSION_CLOSED_REQUIRE_AUTH), ErrorKind::Permission, Retry::Never),
+            (of_refusal(code::EPHEMERAL_ON_LOCAL_SESSION), ErrorKind::Unsupported, Retry::Never),
             (of_refusal(-4711), ErrorKind::Internal, Retry::Never),
             (of_break("x"), ErrorKind::Unreachable, Retry::Later),
             (of_end(), ErrorKind::Unreachable, Retry::Later),

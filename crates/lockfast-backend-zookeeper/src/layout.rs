@@ -21,6 +21,9 @@ const MARKS: [(&str, Mode); 5] = [
     ("lock-", Mode::Exclusive),
 ];
 const PERMIT: &str = "-permit-";
+/// Servers count the children that a node had in 31 bits, and then give the same number again and
+/// again. No claim has a number from here on: there is room for those that are on their way.
+const NUMBERS_END: i32 = i32::MAX - (1 << 20);
 
 /// The path of a lock. What ZooKeeper does not allow in a path is percent-encoded, and so is the
 /// percent sign: different names have different paths, and plain names stay as they are.
@@ -87,6 +90,11 @@ impl Contender {
         Some(Self { node, mode, sequence })
     }
 
+    /// What orders it among the others: a number below zero, of another program, comes last.
+    fn order(&self) -> u32 {
+        self.sequence.cast_unsigned()
+    }
+
     /// Whether it is the claim of this holder.
     pub(crate) fn is_of(&self, holder: HolderId) -> bool {
         self.is_ours() && self.node[PREFIX.len() + 17..].starts_with(&holder.to_hex())
@@ -106,6 +114,11 @@ impl Contender {
 /// The number in the name of a claim's node.
 pub(crate) fn sequence_of(node: &str) -> Option<i32> {
     split(node).map(|(_, sequence)| sequence)
+}
+
+/// Whether the server has no numbers left that tell the order of claims.
+pub(crate) fn is_beyond_order(node: &str) -> bool {
+    sequence_of(node).is_none_or(|number| !(0..NUMBERS_END).contains(&number))
 }
 
 /// The mode and the number in the name of a claim's node.
@@ -174,19 +187,15 @@ impl Line {
         }
     }
 
-    /// Numbers have 32 bits and start again below zero: what counts is their distance.
     fn sort(&mut self) {
-        let base = self.claims.first().map_or(0, |claim| claim.sequence);
-        self.claims.sort_by_key(|claim| claim.sequence.wrapping_sub(base));
+        self.claims.sort_by_key(Contender::order);
         self.modes = self.claims.iter().map(|claim| claim.mode).collect();
     }
 
     /// Where a node stands.
     pub(crate) fn position(&self, node: &str) -> Option<usize> {
-        let base = self.claims.first()?.sequence;
-        let distance = |sequence: i32| sequence.wrapping_sub(base);
         let sequence = sequence_of(node)?;
-        let is_ahead = |claim: &Contender| distance(claim.sequence) < distance(sequence);
+        let is_ahead = |claim: &Contender| claim.order() < sequence.cast_unsigned();
         let start = self.claims.partition_point(is_ahead);
         let same = self.claims[start..].iter().take_while(|claim| claim.sequence == sequence);
         same.zip(start..).find(|(claim, _)| claim.node == node).map(|(_, at)| at)

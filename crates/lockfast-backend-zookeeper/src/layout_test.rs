@@ -120,12 +120,22 @@ fn modes_that_do_not_go_together() {
 }
 
 #[test]
-fn the_order_goes_on_when_the_numbers_start_again() {
-    let numbers = [i32::MIN + 1, i32::MAX, i32::MIN, i32::MAX - 1];
-    let nodes = numbers.iter().map(|number| format!("_c_x-lock-{number:010}"));
-    let line = Line::read(nodes.collect());
+fn numbers_that_tell_no_order() {
+    let node = |number: i32| format!("_c_x-lock-{number:010}");
+    for (number, expected) in [
+        (0, false),
+        (NUMBERS_END - 1, false),
+        (NUMBERS_END, true),
+        (i32::MAX, true),
+        (i32::MIN, true),
+        (-5, true),
+    ] {
+        assert_eq!(is_beyond_order(&node(number)), expected, "{number}");
+    }
+    // Those of other programs come after all of ours.
+    let line = Line::read([-5, i32::MAX, 3, i32::MIN].map(node).to_vec());
     let order: Vec<i32> = line.claims.iter().map(|claim| claim.sequence).collect();
-    assert_eq!(order, [i32::MAX - 1, i32::MAX, i32::MIN, i32::MIN + 1]);
+    assert_eq!(order, [3, i32::MAX, i32::MIN, -5]);
     for (at, claim) in line.claims.iter().enumerate() {
         assert_eq!(line.position(&claim.node), Some(at));
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use lockfast_core::{
     HolderView, LockName, ReleaseOutcome, ReleaseRequest, RevokeOutcome, RevokeRequest,
 };
-use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::failure::{self, Failure};
@@ -15,7 +14,7 @@ use crate::inspect::{read_holders, read_line};
 use crate::layout::{Contender, lock_path};
 use crate::record::{Record, one_line};
 use crate::store::Store;
-use crate::wire::Session;
+use crate::wire::{NodeWatcher, Session};
 
 /// How long a holder has to read why, and to go.
 const NOTICE: Duration = Duration::from_millis(500);
@@ -104,7 +103,7 @@ async fn leave_reason(
     let (data, _) = session.get(path, None).await?;
     let Some(record) = Record::read(&data).filter(|_| claim.is_ours()) else { return Ok(()) };
     session.take_away(path, &Record { reason: Some(reason), ..record }.write()).await?;
-    let watcher = Arc::new(Notify::new());
+    let watcher = Arc::new(NodeWatcher::default());
     let leaving = async {
         loop {
             session.get(path, Some(&watcher)).await?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockfast_core::view::brief;
-use lockfast_core::{ConnectContext, ErrorKind, HolderId, LockName, LossCause};
+use lockfast_core::{ConnectContext, ErrorKind, HolderId, LockName, LossCause, Moment};
 use tokio::sync;
 
 use crate::claim::Claim;
@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::crowd::Crowds;
 use crate::failure::{self, Failure, Fate, code};
 use crate::layout::Line;
-use crate::wire::{Dialer, Limits, Session, Status};
+use crate::wire::{Dialer, Limits, Proof, Session, Status};
 
 /// How long the session of those who wait lasts, where the servers allow it and less where several
 /// decide: with the tick by which they round it up, a dead waiter is gone within 2 s.
@@ -42,7 +42,15 @@ pub(crate) struct Store {
     pub(crate) claims: Mutex<HashMap<HolderId, Arc<Claim>>>,
 }
 
-type Slot = sync::Mutex<Option<Arc<Session>>>;
+type Slot = sync::Mutex<Opened>;
+
+/// What became of the last try to open a session.
+#[derive(Default)]
+struct Opened {
+    session: Option<Arc<Session>>,
+    /// When it failed, and why: all who waited for it share that.
+    failure: Option<(Moment, Failure)>,
+}
 
 impl Store {
     /// Finds out what the servers allow, and whether the chroot is there.
@@ -141,7 +149,12 @@ impl Store {
     /// A session of one's own, for a stream of events.
     pub(crate) async fn open_session(&self) -> Result<Session, Failure> {
         let timeout = EVENTS.clamp(self.limits.least, self.limits.most);
-        Session::open(&self.dialer, &self.context.runtime, timeout, self.beat()).await
+        self.open(timeout).await
+    }
+
+    async fn open(&self, timeout: Duration) -> Result<Session, Failure> {
+        let proof = if self.is_alone() { Proof::Any } else { Proof::Change };
+        Session::open(&self.dialer, &self.context.runtime, timeout, self.beat(), proof).await
     }
 
     /// How often the servers hear from a session: on an ensemble often enough that a follower has it
@@ -158,14 +171,21 @@ impl Store {
 
     async fn session(&self, timeout: Duration) -> Result<Arc<Session>, Failure> {
         let slot = Arc::clone(lock(&self.sessions).entry(timeout).or_default());
+        let asked = Moment::now();
         let mut slot = slot.lock().await;
-        if let Some(session) = &*slot
+        if let Some(session) = &slot.session
             && session.status() != Status::Ended
         {
             return Ok(Arc::clone(session));
         }
-        let runtime = &self.context.runtime;
-        let session = Arc::new(Session::open(&self.dialer, runtime, timeout, self.beat()).await?);
+        if let Some((at, failure)) = &slot.failure
+            && asked.has_passed(*at)
+        {
+            return Err(failure.clone());
+        }
+        let opened = self.open(timeout).await;
+        slot.failure = opened.as_ref().err().map(|failure| (Moment::now(), failure.clone()));
+        let session = Arc::new(opened?);
         if session.timeout != timeout {
             let message = format!(
                 "asked for a session of {}, the server gives {}: its limits have changed, connect \
@@ -177,12 +197,12 @@ impl Store {
         }
         let (ending, number) = (session.over(), session.number());
         let losses = self.context.losses.clone();
-        runtime.spawn(async move {
+        self.context.runtime.spawn(async move {
             if ending.await {
                 losses.session_ended(number, LossCause::SessionEnded);
             }
         });
-        *slot = Some(Arc::clone(&session));
+        slot.session = Some(Arc::clone(&session));
         Ok(session)
     }
 
@@ -192,7 +212,7 @@ impl Store {
         let is_idle = |slot: &Arc<Slot>| {
             Arc::strong_count(slot) == 1
                 && slot.try_lock().is_ok_and(|slot| {
-                    slot.as_ref().is_none_or(|session| Arc::strong_count(session) == 1)
+                    slot.session.as_ref().is_none_or(|session| Arc::strong_count(session) == 1)
                 })
         };
         let now: Vec<Duration> = sessions

@@ -4,10 +4,12 @@
 mod dial;
 mod jute;
 mod link;
+mod node_watcher;
 mod session;
 
 pub(crate) use dial::{Dialer, Limits};
-pub(crate) use session::{Session, Status};
+pub(crate) use node_watcher::NodeWatcher;
+pub(crate) use session::{Proof, Session, Status};
 
 use jute::Reader;
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use lockfast_core::{ErrorKind, Fence, Mode, Moment};
+use lockfast_core::{Error, ErrorKind, Fence, Mode, Moment};
 
 use super::{Gone, Place, Turn, Worker};
 use crate::crowd::Member;
 use crate::failure::{Failure, Fate, code};
-use crate::layout::{Line, claim_prefix};
+use crate::layout::{Line, claim_prefix, is_beyond_order};
 use crate::record::Record;
 use crate::wire::{NodeKind, Session, Stat};
 
@@ -30,7 +30,11 @@ pub(super) enum Adopted {
 impl Worker {
     /// Makes the claim's node and sees who else is there. The moment is before that was sent.
     pub(super) async fn enter(&self) -> Result<(Place, Seen, Moment), Turn> {
-        let (session, waits) = match self.find_entrance().await {
+        let entrance = tokio::select! {
+            entrance = self.find_entrance() => entrance,
+            () = self.asked_to_leave() => return Err(Turn::Over(Gone::Unheld)),
+        };
+        let (session, waits) = match entrance {
             Ok(entrance) => entrance,
             Err(failure) => return Err(self.refuse(failure.to_error())),
         };
@@ -49,10 +53,11 @@ impl Worker {
                 &data,
                 NodeKind::EphemeralSequential,
             );
-            // Whoever most likely waits may do without one.
-            let listing = (!waits).then(|| self.store.list(&session, &self.claim.name));
-            let (path, stat) = match creating.await {
-                Ok(made) => made,
+            // Whoever most likely waits behind another of this process may do without one.
+            let may_need_none = waits && !self.is_alone();
+            let listing = (!may_need_none).then(|| self.store.list(&session, &self.claim.name));
+            let (path, stat, listing) = match creating.await {
+                Ok((path, stat)) => (path, stat, listing),
                 Err(failure) => match failure.handling {
                     Fate::Refused(code::NO_NODE) => {
                         self.make_lock_node(&session).await?;
@@ -60,15 +65,25 @@ impl Worker {
                     }
                     // Whether it was made is not known.
                     Fate::Broken => match self.find_own(&session, &prefix).await? {
-                        Some(found) => found,
+                        // A list that was asked for before may be older.
+                        Some((path, stat)) => (path, stat, None),
                         None => continue,
                     },
                     Fate::Ended => return Err(Turn::Again),
                     _ => return Err(self.refuse(failure.to_error())),
                 },
             };
-            let fence = self.read_fence(&stat)?;
+            let fence = match read_fence(&stat) {
+                Ok(fence) => fence,
+                Err(error) => {
+                    self.delete(&session, &path, false).await;
+                    return Err(self.refuse(error));
+                }
+            };
             let place = Place { path, fence, session: Arc::clone(&session), waits };
+            if is_beyond_order(place.node()) {
+                return Err(self.start_line_anew(&place).await);
+            }
             let before = self.member.as_ref().and_then(|member| member.enter(place.node()));
             let seen = match (listing, before) {
                 (None, Some(before)) => Seen::Before(before),
@@ -83,14 +98,14 @@ impl Worker {
     }
 
     /// The session in which the claim is made, and whether it is that of those who wait: behind
-    /// others of this process it most likely has to, and need not move there then. All others are
-    /// made in the session of their leases.
+    /// others of this process, or when one had to wait for the lock lately, it most likely has to,
+    /// and need not move there then. All others are made in the session of their leases.
     async fn find_entrance(&self) -> Result<(Arc<Session>, bool), Failure> {
         let lasts = self.claim.lasts();
         let may_wait = self.claim.state().wait.is_open();
         if self.claim.mode == Mode::Exclusive
             && may_wait
-            && !self.member.as_ref().is_none_or(Member::is_alone)
+            && (!self.is_alone() || self.store.crowds.is_wanted(&self.claim.name))
         {
             self.store.check_length(lasts)?;
             return Ok((self.store.waiting().await?, true));
@@ -98,14 +113,13 @@ impl Worker {
         Ok((self.store.holding(lasts).await?, false))
     }
 
+    fn is_alone(&self) -> bool {
+        self.member.as_ref().is_none_or(Member::is_alone)
+    }
+
     fn prefix(&self, session: &Session) -> String {
         let claim = &self.claim;
         claim_prefix(session.id, claim.holder, claim.mode, self.store.config().exclusive)
-    }
-
-    fn read_fence(&self, stat: &Stat) -> Result<Fence, Turn> {
-        let number = u64::try_from(stat.created).unwrap_or(0);
-        Fence::new(number).map_err(|error| self.refuse(error.with_backend("zookeeper")))
     }
 
     /// Makes the node of the lock. The server deletes it some time after its last claim.
@@ -124,9 +138,27 @@ impl Worker {
         }
     }
 
+    /// Deletes the node of the lock, whose server has no numbers left, as soon as nobody is in line:
+    /// the next one counts from zero.
+    async fn start_line_anew(&self, place: &Place) -> Turn {
+        self.leave(place).await;
+        let Err(failure) = place.session.delete(&self.lock_path()).await else {
+            return Turn::Again;
+        };
+        match failure.handling {
+            Fate::Refused(code::NO_NODE) | Fate::Broken | Fate::Ended => Turn::Again,
+            Fate::Refused(code::NOT_EMPTY) => {
+                let message = "the numbers of its claims are used up, and start anew as soon as \
+                               nobody has it or waits for it; try again";
+                self.refuse(Failure::new(ErrorKind::Unreachable, message).to_error())
+            }
+            _ => self.refuse(failure.to_error()),
+        }
+    }
+
     /// Looks for a node that may have been made before the connection broke. When the session has a
     /// connection again, the servers take nothing any more that was sent on an earlier one, and
-    /// what they took is seen after a sync.
+    /// what they took is seen after they have agreed once more.
     async fn find_own(
         &self,
         session: &Arc<Session>,
@@ -135,7 +167,8 @@ impl Worker {
         let lock_path = self.lock_path();
         loop {
             session.settled().await;
-            let (syncing, listing) = (session.sync(), self.store.list(session, &self.claim.name));
+            let (syncing, listing) =
+                (session.confirm(), self.store.list(session, &self.claim.name));
             let found = match (syncing.await, listing.await) {
                 (Ok(()), Ok(line)) => {
                     let own = line.claims.iter().find(|claim| claim.node.starts_with(prefix));
@@ -168,7 +201,12 @@ impl Worker {
             };
             match failure.handling {
                 Fate::Broken => {}
-                Fate::Ended | Fate::Refused(code::NO_NODE) => return Err(Turn::Again),
+                Fate::Ended => return Err(Turn::Again),
+                Fate::Refused(code::NO_NODE) => {
+                    // The server may only not know it yet.
+                    self.leave(place).await;
+                    return Err(Turn::Again);
+                }
                 _ => {
                     self.leave(place).await;
                     return Err(self.refuse(failure.to_error()));
@@ -229,7 +267,7 @@ impl Worker {
                 },
             }
             session.settled().await;
-            let (syncing, reading) = (session.sync(), session.get(&place.path, None));
+            let (syncing, reading) = (session.confirm(), session.get(&place.path, None));
             let read = match syncing.await {
                 Ok(()) => reading.await,
                 Err(failure) => Err(failure),
@@ -256,4 +294,9 @@ impl Worker {
             }
         }
     }
+}
+
+fn read_fence(stat: &Stat) -> Result<Fence, Error> {
+    let number = u64::try_from(stat.created).unwrap_or(0);
+    Fence::new(number).map_err(|error| error.with_backend("zookeeper"))
 }

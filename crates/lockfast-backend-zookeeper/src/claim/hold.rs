@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::{Grant, LossCause, Moment};
-use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::enter::Adopted;
@@ -12,10 +11,13 @@ use super::leave::Deleted;
 use super::{Gone, Phase, Place, Worker};
 use crate::failure::Fate;
 use crate::record::Record;
-use crate::wire::Session;
+use crate::wire::{NodeWatcher, Session};
 
 /// Only a lock that is held for longer than this watches its own node.
 const WATCH_AFTER: Duration = Duration::from_millis(20);
+/// Only the node of a claim that has the lock for longer than this moves to the session of its
+/// leases, unless a renewal asks for it before.
+const MOVE_AFTER: Duration = Duration::from_millis(20);
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 impl Worker {
@@ -27,12 +29,16 @@ impl Worker {
     }
 
     /// A claim that waited has its turn. It may use the lock at once, for as long as the session of
-    /// those who wait certainly lives, and moves to the session of its leases meanwhile.
+    /// those who wait certainly lives, and moves to the session of its leases meanwhile. With a
+    /// lock-delay it moves first: the session of those who wait has none.
     pub(super) async fn take_over(&self, place: Place, from: Moment) -> Gone {
         let brief = self.store.waiting_lasts();
         let end = from + brief;
-        self.claim.phase.send_replace(Phase::Brief);
-        self.grant(Grant::new(place.fence, from).lasting(brief));
+        if self.claim.state().lock_delay.is_zero() {
+            self.claim.phase.send_replace(Phase::Brief);
+            self.grant(Grant::new(place.fence, from).lasting(brief));
+            self.stay_brief(&place).await;
+        }
         loop {
             if self.claim.is_leaving() {
                 return self.give_back(&place).await.into_gone();
@@ -50,6 +56,21 @@ impl Worker {
         }
     }
 
+    /// Waits until something is wanted of the claim, or for so long that it should move.
+    async fn stay_brief(&self, place: &Place) {
+        let asked = async {
+            while !self.claim.is_asked() {
+                self.claim.notice.notified().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = asked => {}
+            () = place.session.ended() => {}
+            () = sleep(MOVE_AFTER) => {}
+        }
+    }
+
     /// How it ended in the session of its leases; `None` when it could not move there, because that
     /// is over, for example, which was not known yet.
     async fn take_over_in(&self, place: &Place, session: Arc<Session>) -> Option<Gone> {
@@ -61,6 +82,8 @@ impl Worker {
                 Ok(Adopted::Yes) => {
                     self.begin(&moved, from);
                     self.tell_move(&moved);
+                    // Whoever is not answered yet has it in full.
+                    self.grant(Grant::new(place.fence, from).in_session(session.number()));
                     self.keep(moved).await
                 }
                 Ok(Adopted::Gone) => Gone::Lost(LossCause::Forgotten),
@@ -82,7 +105,7 @@ impl Worker {
         })
     }
 
-    async fn asked_to_leave(&self) {
+    pub(super) async fn asked_to_leave(&self) {
         while !self.claim.is_leaving() {
             self.claim.notice.notified().await;
         }
@@ -98,11 +121,13 @@ impl Worker {
 
     /// The lease ends with another session from now on.
     fn tell_move(&self, place: &Place) {
-        self.store.context.losses.moved(self.claim.holder, place.session.number());
+        if self.claim.state().is_told {
+            self.store.context.losses.moved(self.claim.holder, place.session.number());
+        }
     }
 
     async fn keep(&self, mut place: Place) -> Gone {
-        let watcher = Arc::new(Notify::new());
+        let watcher = Arc::new(NodeWatcher::default());
         let mut is_watched = false;
         loop {
             let until = self.claim.state().until;
@@ -133,7 +158,7 @@ impl Worker {
     }
 
     /// Watches the claim's own node: why it is lost, if it is.
-    async fn look_at_own(&self, place: &Place, watcher: &Arc<Notify>) -> Option<LossCause> {
+    async fn look_at_own(&self, place: &Place, watcher: &Arc<NodeWatcher>) -> Option<LossCause> {
         match place.session.get(&place.path, Some(watcher)).await {
             Ok((data, _)) => {
                 let reason = Record::read(&data)?.reason?;
@@ -145,7 +170,7 @@ impl Worker {
             Err(_) => {
                 // It is looked at again when the session has a connection.
                 place.session.settled().await;
-                watcher.notify_one();
+                watcher.wake();
                 None
             }
         }
@@ -175,7 +200,7 @@ impl Worker {
         }
         if self.claim.state().asker.is_some() {
             let from = Moment::now();
-            match place.session.sync().await {
+            match place.session.confirm().await {
                 Ok(()) => {
                     let lasts = self.claim.lasts();
                     self.claim.state().until = from + lasts;

@@ -1,7 +1,15 @@
 //! How a claim ends.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use super::{Gone, Place, Worker};
 use crate::failure::{Fate, code};
+use crate::wire::Session;
+
+/// Until a server that refuses a deletion for the moment is asked again.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// What became of the deletion of a claim's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +19,8 @@ pub(super) enum Deleted {
     No,
     /// There is none any more; whether this deletion has done it is not known.
     InDoubt,
+    /// It is still there: the servers do not allow to delete it.
+    Denied,
 }
 
 impl Deleted {
@@ -20,6 +30,7 @@ impl Deleted {
             Self::Yes => Gone::Released,
             Self::No => Gone::Unheld,
             Self::InDoubt => Gone::InDoubt,
+            Self::Denied => Gone::Denied,
         }
     }
 }
@@ -27,31 +38,33 @@ impl Deleted {
 impl Worker {
     /// Deletes the claim's node.
     pub(super) async fn leave(&self, place: &Place) -> Deleted {
-        self.delete(place, false).await
+        self.delete(&place.session, &place.path, false).await
     }
 
     /// The same for a claim that has the lock and does not need it any more.
     pub(super) async fn give_back(&self, place: &Place) -> Deleted {
-        self.delete(place, true).await
+        self.delete(&place.session, &place.path, true).await
     }
 
-    async fn delete(&self, place: &Place, gives_back: bool) -> Deleted {
+    /// Deletes a node of this claim; does not end while the session lives and the node may be there.
+    pub(super) async fn delete(&self, session: &Session, path: &str, gives_back: bool) -> Deleted {
         let mut none = Deleted::No;
         loop {
             let deleted = match gives_back {
-                true => place.session.give_back(&place.path).await,
-                false => place.session.delete(&place.path).await,
+                true => session.give_back(path).await,
+                false => session.delete(path).await,
             };
             let Err(failure) = deleted else { return Deleted::Yes };
             match failure.handling {
                 Fate::Refused(code::NO_NODE) | Fate::Ended => return none,
                 Fate::Broken => none = Deleted::InDoubt,
-                _ => {
+                Fate::Refused(code::NO_AUTH) => {
                     tracing::warn!(lock = %self.claim.name, ?failure, "a claim cannot be deleted");
-                    return Deleted::No;
+                    return Deleted::Denied;
                 }
+                Fate::Refused(_) | Fate::Undone => sleep(RETRY_AFTER).await,
             }
-            place.session.settled().await;
+            session.settled().await;
         }
     }
 }

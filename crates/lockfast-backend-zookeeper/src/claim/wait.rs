@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use lockfast_core::queue::Standing;
 use lockfast_core::{Mode, Moment, jitter};
-use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::{Gone, Place, Turn, Worker};
-use crate::failure::Fate;
+use crate::failure::{Failure, Fate, code};
 use crate::layout::{Contender, Line};
 use crate::record::Record;
+use crate::wire::NodeWatcher;
 
 /// How often a claim looks although nothing was told, once or up to twice that: a net, not the way.
 const POLL: Duration = Duration::from_secs(10);
@@ -25,37 +25,80 @@ pub(super) struct Ahead {
     /// Whether the lock is the claim's when they are gone, without looking at the others. That stays
     /// so: nobody gets ahead of a number.
     is_all: bool,
-    /// Whether that holds as soon as the one it waits for has the lock.
+    /// Whether that holds as soon as the one it waits for has the lock: an exclusive claim of
+    /// Lockfast, which tells so.
     is_all_when_held: bool,
+}
+
+/// What the servers tell while a claim waits.
+struct Watchers {
+    ahead: Arc<NodeWatcher>,
+    own: Arc<NodeWatcher>,
+}
+
+impl Watchers {
+    fn new(ahead: &Ahead) -> Self {
+        let watcher = match ahead.is_all_when_held {
+            true => NodeWatcher::of_end(),
+            false => NodeWatcher::default(),
+        };
+        Self { ahead: Arc::new(watcher), own: Arc::default() }
+    }
+
+    /// Whether the one ahead has given the lock back, while the claim's own node was there. Only
+    /// the node of a claim that has the lock is changed, and none moves after that. What happened
+    /// to the own node before was told before.
+    fn tell_turn(&self, ahead: &Ahead) -> bool {
+        ahead.is_all_when_held && self.ahead.is_changed_and_deleted() && !self.own.is_told()
+    }
 }
 
 /// What a look at those ahead showed.
 enum Look {
-    /// The turn has come; the moment is before the servers were asked.
-    Turn(Moment),
+    /// The turn has come.
+    Turn,
     /// Some are gone: who else is there is not known.
     Unclear,
     Wait,
+    /// The connection broke.
+    Repeat,
+}
+
+/// What the servers know of a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Node,
+    Nothing,
+    Unknown,
 }
 
 impl Worker {
     /// Waits for the turn of a claim that has its place in the session of those who wait. The
     /// answer is a moment before that session was seen to live.
     pub(super) async fn wait(&self, place: &Place, mut ahead: Ahead) -> Result<Moment, Turn> {
-        let watcher = Arc::new(Notify::new());
+        self.store.crowds.note_wait(&self.claim.name);
         loop {
-            match self.look(place, &mut ahead, &watcher).await? {
-                Look::Turn(from) => return self.confirm_turn(place, from).await,
+            let watchers = Watchers::new(&ahead);
+            match self.look(place, &mut ahead, &watchers).await? {
+                Look::Turn => return self.confirm_turn(place).await,
                 Look::Wait => {}
+                Look::Repeat => {
+                    place.session.settled().await;
+                    self.check(place).await?;
+                    continue;
+                }
                 Look::Unclear => match self.look_at_all(place).await? {
-                    (from, None) => return self.confirm_turn(place, from).await,
-                    (_, Some(found)) => {
+                    None => return self.confirm_turn(place).await,
+                    Some(found) => {
                         ahead = found;
                         continue;
                     }
                 },
             }
-            self.sleep(place, &watcher).await;
+            self.sleep(place, &watchers).await;
+            if watchers.tell_turn(&ahead) {
+                return self.confirm_turn(place).await;
+            }
             self.check(place).await?;
         }
     }
@@ -67,21 +110,20 @@ impl Worker {
         };
         let lock_path = self.lock_path();
         let is_permit = matches!(self.claim.mode, Mode::Permit { .. });
-        let is_exclusive = watch.len() == 1 && line.claims[watch.start].mode == Mode::Exclusive;
+        let is_told = watch.len() == 1 && tells_hold(&line.claims[watch.start]);
         let path = |claim: &Contender| format!("{lock_path}/{}", claim.node);
         Some(Some(Ahead {
             is_all: watch == (0..1) && !is_permit,
-            is_all_when_held: is_exclusive && !is_permit,
+            is_all_when_held: is_told && !is_permit,
             paths: line.claims[watch].iter().map(path).collect(),
         }))
     }
 
     /// An exclusive claim waits for the one just before it.
     pub(super) fn behind(&self, node: &str) -> Ahead {
-        let mode = Contender::read(node.to_owned()).map(|claim| claim.mode);
         Ahead {
             is_all: false,
-            is_all_when_held: mode == Some(Mode::Exclusive),
+            is_all_when_held: Contender::read(node.to_owned()).as_ref().is_some_and(tells_hold),
             paths: vec![format!("{}/{node}", self.lock_path())],
         }
     }
@@ -91,89 +133,89 @@ impl Worker {
         &self,
         place: &Place,
         ahead: &mut Ahead,
-        watcher: &Arc<Notify>,
+        watchers: &Watchers,
     ) -> Result<Look, Turn> {
         let session = &place.session;
-        let from = Moment::now();
         let others: Vec<_> =
-            ahead.paths.iter().map(|path| session.get(path, Some(watcher))).collect();
-        let own = session.get(&place.path, None);
-        // What a follower answers does not prove that the leader knows the session.
-        let syncing = (!self.store.is_alone()).then(|| session.sync());
-        let mut is_unclear = false;
+            ahead.paths.iter().map(|path| session.get(path, Some(&watchers.ahead))).collect();
+        let end = (ahead.is_all_when_held && ahead.paths.len() == 1)
+            .then(|| session.watch_end(&ahead.paths[0], &watchers.ahead));
+        let own = session.get(&place.path, Some(&watchers.own));
+        let mut found = Vec::with_capacity(others.len() + 2);
         for other in others {
-            match other.await {
-                Ok((data, _)) => {
-                    let is_held = Record::read(&data).is_some_and(|record| record.held);
-                    ahead.is_all |= ahead.is_all_when_held && is_held;
-                }
-                Err(failure) if failure.handling == Fate::Ended => return Err(Turn::Again),
-                Err(_) => is_unclear = true,
+            let read = other.await;
+            if let Ok((data, _)) = &read {
+                let is_held = Record::read(data).is_some_and(|record| record.held);
+                ahead.is_all |= ahead.is_all_when_held && is_held;
             }
+            found.push(self.judge(place, read).await?);
         }
-        let is_known = match syncing {
-            Some(syncing) => syncing.await.is_ok(),
-            None => true,
-        };
+        if let Some(end) = end {
+            found.push(self.judge(place, end.await).await?);
+        }
+        ahead.is_all |= ahead.is_all_when_held && watchers.ahead.is_changed();
         match own.await {
-            Ok((_, stat)) if stat.owner == session.id => {}
-            // Somebody else deleted it.
-            Ok(_) => return Err(Turn::Again),
+            Ok((_, stat)) if stat.owner != session.id => return Err(Turn::Again),
             Err(failure) if failure.handling.is_no_node() => return Err(Turn::Again),
-            Err(failure) if failure.handling == Fate::Ended => return Err(Turn::Again),
-            Err(_) => return Ok(Look::Unclear),
+            own => found.push(self.judge(place, own).await?),
         }
-        Ok(match is_unclear {
-            true if ahead.is_all && is_known && ahead.paths.len() == 1 => Look::Turn(from),
-            true => Look::Unclear,
-            false => Look::Wait,
+        Ok(if found.contains(&Found::Unknown) {
+            Look::Repeat
+        } else if !found.contains(&Found::Nothing) {
+            Look::Wait
+        } else if ahead.is_all && ahead.paths.len() == 1 {
+            Look::Turn
+        } else {
+            Look::Unclear
         })
     }
 
-    /// Reads the whole line: whom to wait for next, or that the turn has come.
-    async fn look_at_all(&self, place: &Place) -> Result<(Moment, Option<Ahead>), Turn> {
-        loop {
-            place.session.settled().await;
-            let from = Moment::now();
-            let syncing = (!self.store.is_alone()).then(|| place.session.sync());
-            let line = self.list(place).await?;
-            if let Some(syncing) = syncing {
-                match syncing.await.map_err(|failure| failure.handling) {
-                    Ok(()) => {}
-                    Err(Fate::Ended) => return Err(Turn::Again),
-                    Err(_) => continue,
-                }
-            }
-            if let Err(error) = line.check() {
+    /// What an answer shows. Only a node that is not there is gone: whatever else the servers answer
+    /// says nothing about it, and a claim that cannot see who is ahead cannot wait.
+    async fn judge<T>(&self, place: &Place, answer: Result<T, Failure>) -> Result<Found, Turn> {
+        let Err(failure) = answer else { return Ok(Found::Node) };
+        match failure.handling {
+            Fate::Refused(code::NO_NODE) => Ok(Found::Nothing),
+            Fate::Broken => Ok(Found::Unknown),
+            Fate::Ended => Err(Turn::Again),
+            _ => {
                 self.leave(place).await;
-                return Err(self.refuse(error));
+                Err(self.refuse(failure.to_error()))
             }
-            return Ok((from, self.ahead(place, &line).ok_or(Turn::Again)?));
         }
     }
 
-    /// When the answers took so long that little of the brief grant would be left: a later moment at
-    /// which the session of those who wait lived. The turn does not pass meanwhile.
-    pub(super) async fn confirm_turn(&self, place: &Place, from: Moment) -> Result<Moment, Turn> {
+    /// Reads the whole line: whom to wait for next, or that the turn has come.
+    async fn look_at_all(&self, place: &Place) -> Result<Option<Ahead>, Turn> {
+        let line = self.list(place).await?;
+        if let Err(error) = line.check() {
+            self.leave(place).await;
+            return Err(self.refuse(error));
+        }
+        self.ahead(place, &line).ok_or(Turn::Again)
+    }
+
+    /// A moment at which the session of those who wait was alive. What a server tells of the line
+    /// can be old, but not wrong: nobody gets ahead of a number, so the turn does not pass while that
+    /// session lives. When so much time has passed that little of the brief grant would be left, the
+    /// servers are asked.
+    pub(super) async fn confirm_turn(&self, place: &Place) -> Result<Moment, Turn> {
         let enough = self.store.waiting_lasts() / 2;
-        let mut from = from;
         for _ in 0..CONFIRMATIONS_MAX {
-            if Moment::now().since(from) < enough {
+            if Moment::now().since(place.session.alive_at()) < enough {
                 break;
             }
             place.session.settled().await;
-            let asked = Moment::now();
-            match place.session.sync().await.map_err(|failure| failure.handling) {
-                Ok(()) => from = asked,
-                Err(Fate::Ended) => return Err(Turn::Again),
-                Err(_) => {}
+            let confirmed = place.session.confirm().await;
+            if confirmed.is_err_and(|failure| failure.handling == Fate::Ended) {
+                return Err(Turn::Again);
             }
         }
-        Ok(from)
+        Ok(place.session.alive_at())
     }
 
     /// Until something happens.
-    async fn sleep(&self, place: &Place, watcher: &Notify) {
+    async fn sleep(&self, place: &Place, watchers: &Watchers) {
         let end = self.claim.state().wait.until();
         let waiting = async {
             match end {
@@ -182,7 +224,8 @@ impl Worker {
             }
         };
         tokio::select! {
-            () = watcher.notified() => {}
+            () = watchers.ahead.notified() => {}
+            () = watchers.own.notified() => {}
             () = self.claim.notice.notified() => {}
             () = waiting => {}
             () = place.session.ended() => {}
@@ -210,4 +253,9 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// Whether such a claim tells that it has the lock, by a change of its node.
+fn tells_hold(claim: &Contender) -> bool {
+    claim.mode == Mode::Exclusive && claim.is_ours()
 }

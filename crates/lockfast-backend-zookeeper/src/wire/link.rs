@@ -32,12 +32,17 @@ pub(super) mod op {
     pub(crate) const GET_CHILDREN: i32 = 8;
     pub(crate) const SYNC: i32 = 9;
     pub(crate) const PING: i32 = 11;
+    pub(crate) const CHECK: i32 = 13;
     pub(crate) const MULTI: i32 = 14;
     pub(crate) const CREATE2: i32 = 15;
     pub(crate) const CREATE_CONTAINER: i32 = 19;
     pub(crate) const AUTH: i32 = 100;
     pub(crate) const ADD_WATCH: i32 = 106;
     pub(crate) const CLOSE: i32 = -11;
+
+    /// Those on which the servers have to agree.
+    pub(crate) const CHANGES: [i32; 6] =
+        [CREATE, DELETE, SET_DATA, MULTI, CREATE2, CREATE_CONTAINER];
 
     pub(crate) const NOTIFICATION_XID: i32 = -1;
     pub(crate) const PING_XID: i32 = -2;

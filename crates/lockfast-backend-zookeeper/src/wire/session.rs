@@ -1,22 +1,25 @@
 //! A session: requests in the order of their calls, over as many connections as it takes.
 
 mod driver;
+mod life;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockfast_core::{Moment, SessionId};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::dial::{Dialer, Identity};
 use super::jute::{Reader, Writer};
 use super::link::op;
-use super::{Access, NodeEvent, NodeKind, Stat};
+use super::{Access, NodeEvent, NodeKind, NodeWatcher, Stat};
 use crate::failure::{self, Failure};
+use crate::store::lock;
 use driver::Driver;
+use life::Life;
 
 /// All rights, in an ACL.
 const ALL: i32 = 31;
@@ -45,18 +48,34 @@ pub(crate) struct Session {
     dialer: Arc<Dialer>,
     requests: mpsc::UnboundedSender<Request>,
     status: watch::Receiver<Status>,
+    alive_at: Arc<Mutex<Moment>>,
+    proof: Proof,
 }
 
 /// What is told about changes that come after the answer.
 enum Watch {
     /// The next change of this node; also when it may have been missed.
-    Node(String, Arc<Notify>),
+    Node(String, Arc<NodeWatcher>),
+    /// The end of this node, whatever was told of its changes before; also when it may have been
+    /// missed.
+    End(String, Arc<NodeWatcher>),
     /// All changes below a node.
     Tree(mpsc::UnboundedSender<NodeEvent>),
 }
 
+/// Which answers show that the servers keep a session from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// Those of one server that decides alone.
+    Any,
+    /// Where several decide: those to changes, on which a majority agreed.
+    Change,
+}
+
 struct Request {
     frame: Vec<u8>,
+    /// Whether a majority has to agree on it.
+    is_change: bool,
     watch: Option<Watch>,
     reply: oneshot::Sender<Result<Vec<u8>, Failure>>,
 }
@@ -74,14 +93,24 @@ impl Session {
         runtime: &Handle,
         asked: Duration,
         beat: Duration,
+        proof: Proof,
     ) -> Result<Self, Failure> {
+        let alive_at = Arc::new(Mutex::new(Moment::now()));
         let link = dialer.open(Identity::new(asked)).await?;
         let (requests, queue) = mpsc::unbounded_channel();
         let (teller, status) = watch::channel(Status::Connected);
         let (id, timeout) = (link.identity.id, link.identity.timeout);
-        let driver = Driver::new(Arc::clone(dialer), queue, teller, beat.min(timeout / 4));
+        let beat = beat.min(timeout / 4);
+        let life = Life::new(proof, Arc::clone(&alive_at));
+        let driver = Driver::new(Arc::clone(dialer), queue, teller, beat, life);
         runtime.spawn(driver.run(link));
-        Ok(Self { id, timeout, dialer: Arc::clone(dialer), requests, status })
+        Ok(Self { id, timeout, dialer: Arc::clone(dialer), requests, status, alive_at, proof })
+    }
+
+    /// The last moment at which something was sent that proves, by its answer, that the session was
+    /// alive then.
+    pub(crate) fn alive_at(&self) -> Moment {
+        *lock(&self.alive_at)
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -142,7 +171,8 @@ impl Session {
         let (reply, answer) = oneshot::channel();
         let frame = op::frame(0, code, body.into_bytes());
         // A driver that is gone drops it, and the answer says so.
-        let _ = self.requests.send(Request { frame, watch, reply });
+        let is_change = op::CHANGES.contains(&code);
+        let _ = self.requests.send(Request { frame, is_change, watch, reply });
         async move { answer.await.unwrap_or_else(|_| Err(failure::of_end())) }
     }
 
@@ -194,7 +224,7 @@ impl Session {
     pub(crate) fn get(
         &self,
         path: &str,
-        watcher: Option<&Arc<Notify>>,
+        watcher: Option<&Arc<NodeWatcher>>,
     ) -> impl Future<Output = Result<(Vec<u8>, Stat), Failure>> + use<> {
         let path = self.path(path);
         let body = Writer::default().text(&path).bool(watcher.is_some());
@@ -206,6 +236,30 @@ impl Session {
             let parts = reader.bytes().map(<[u8]>::to_vec).zip(Stat::read(&mut reader));
             parts.ok_or_else(|| failure::of_nonsense("to getData"))
         }
+    }
+
+    /// What the servers know about a node besides its data, also of one that may not be read.
+    pub(crate) fn stat(&self, path: &str) -> impl Future<Output = Result<Stat, Failure>> + use<> {
+        let body = Writer::default().text(&self.path(path)).bool(false);
+        let answer = self.call(op::EXISTS, body, None);
+        async move {
+            let stat = Stat::read(&mut Reader::new(&answer.await?));
+            stat.ok_or_else(|| failure::of_nonsense("to exists"))
+        }
+    }
+
+    /// Wakes `watcher` at the end of a node that is never a parent, also when a change of its data was
+    /// told before.
+    pub(crate) fn watch_end(
+        &self,
+        path: &str,
+        watcher: &Arc<NodeWatcher>,
+    ) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let path = self.path(path);
+        let body = Writer::default().text(&path).bool(true);
+        let watch = Watch::End(path, Arc::clone(watcher));
+        let answer = self.call(op::GET_CHILDREN, body, Some(watch));
+        async move { answer.await.map(|_| ()) }
     }
 
     /// Whether there is such a node, at its whole path.
@@ -260,16 +314,30 @@ impl Session {
         let answer = self.call(op::GET_CHILDREN, body, None);
         async move {
             let reply = answer.await?;
-            let mut reader = Reader::new(&reply);
-            let count = reader.int().unwrap_or(0);
-            let names = (0..count).map(|_| reader.text().map(str::to_owned));
-            let names: Option<Vec<String>> = names.collect();
-            names.ok_or_else(|| failure::of_nonsense("to getChildren"))
+            read_names(&reply).ok_or_else(|| failure::of_nonsense("to getChildren"))
         }
     }
 
-    /// Goes to the leader and back: it knows the session then, and what is read afterwards is not
-    /// older.
+    /// Proves that the servers keep the session from now on, and that what is read afterwards is not
+    /// older. A leader that was cut off from the others answers a sync alone until it notices, when
+    /// they may long have another: where several decide, a majority has to agree on a change that
+    /// changes nothing.
+    pub(crate) fn confirm(&self) -> impl Future<Output = Result<(), Failure>> + use<> {
+        let answer = match self.proof {
+            Proof::Any => self.call(op::SYNC, Writer::default().text(&self.path("/")), None),
+            Proof::Change => {
+                let check = Writer::default().text(&self.path("/")).int(ANY_VERSION);
+                self.call(op::MULTI, transaction([(op::CHECK, check)]), None)
+            }
+        };
+        let is_multi = self.proof == Proof::Change;
+        async move {
+            let reply = answer.await?;
+            if is_multi { read_multi(&reply) } else { Ok(()) }
+        }
+    }
+
+    /// Goes to the leader and back: what is read afterwards is not older than what it knows.
     pub(crate) fn sync(&self) -> impl Future<Output = Result<(), Failure>> + use<> {
         let answer = self.call(op::SYNC, Writer::default().text(&self.path("/")), None);
         async move { answer.await.map(|_| ()) }
@@ -304,13 +372,7 @@ impl Session {
         &self,
         parts: [(i32, Writer); 2],
     ) -> impl Future<Output = Result<(), Failure>> + use<> {
-        let mut body = Vec::new();
-        for (code, part) in parts {
-            body.extend(Writer::default().int(code).bool(false).int(-1).into_bytes());
-            body.extend(part.into_bytes());
-        }
-        body.extend(Writer::default().int(-1).bool(true).int(-1).into_bytes());
-        let answer = self.call(op::MULTI, Writer::from(body), None);
+        let answer = self.call(op::MULTI, transaction(parts), None);
         async move { read_multi(&answer.await?) }
     }
 
@@ -323,6 +385,23 @@ impl Session {
         let body = Writer::default().text(&self.path("/")).int(RECURSIVE);
         self.call(op::ADD_WATCH, body, Some(Watch::Tree(events))).await.map(|_| ())
     }
+}
+
+fn read_names(reply: &[u8]) -> Option<Vec<String>> {
+    let mut reader = Reader::new(reply);
+    let count = reader.int().filter(|count| *count >= 0)?;
+    (0..count).map(|_| reader.text().map(str::to_owned)).collect()
+}
+
+/// Several requests in one, of which all or none are done.
+fn transaction(parts: impl IntoIterator<Item = (i32, Writer)>) -> Writer {
+    let mut body = Vec::new();
+    for (code, part) in parts {
+        body.extend(Writer::default().int(code).bool(false).int(-1).into_bytes());
+        body.extend(part.into_bytes());
+    }
+    body.extend(Writer::default().int(-1).bool(true).int(-1).into_bytes());
+    Writer::from(body)
 }
 
 /// When a part fails, all are answered with an error, zero for those that did not fail.
@@ -346,6 +425,19 @@ fn read_multi(reply: &[u8]) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::failure::Fate;
+
+    /// B116: a list that cannot be read is not an empty one.
+    #[test]
+    fn a_list_is_whole_or_none() {
+        let names = Writer::default().int(2).text("a").text("b").into_bytes();
+        assert_eq!(read_names(&names), Some(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(read_names(&Writer::default().int(0).into_bytes()), Some(Vec::new()));
+        for count in [-1, i32::MIN, 3, i32::MAX] {
+            let reply = Writer::default().int(count).text("a").text("b").into_bytes();
+            assert_eq!(read_names(&reply), None, "{count}");
+        }
+        assert_eq!(read_names(&[]), None);
+    }
 
     #[test]
     fn the_first_part_that_failed_is_told() {

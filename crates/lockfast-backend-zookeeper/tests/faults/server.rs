@@ -122,6 +122,53 @@ async fn the_server_loses_its_data() {
     hold(&other, NAME, ttl(TTL)).await.release().await.unwrap();
 }
 
+/// B112: P1. A server counts the children that a lock's node had in 31 bits, and then gives the same
+/// number to all. No claim has such a number: the lock's node is made anew when nobody is in line.
+/// The user sees: nothing, or a lock that cannot be had as long as somebody has it who was in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_numbers_of_a_lock_are_used_up() {
+    const LAST: i32 = i32::MAX - (1 << 20) - 1;
+    for number in [LAST, i32::MAX] {
+        let mut server = ZooKeeper::start();
+        let path = format!("/{NAME}");
+        server.session().create(&path, b"");
+        server.restart_with_number(&path, number);
+        let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
+        let guard = hold(&first, NAME, ttl(TTL)).await;
+        let told = claims(&server, NAME);
+        assert!(told[0].ends_with(if number == LAST { "2146435070" } else { "0000000000" }));
+        if number == LAST {
+            let error = failure(&second, NAME, ttl(TTL)).await;
+            check_error(&error, ErrorKind::Unreachable, &["used up"]);
+        } else {
+            refusal(&second, NAME).await;
+        }
+        let waiting = hold(&second, NAME, ttl(TTL).wait(TIME_MAX));
+        let releasing = async {
+            tokio::time::sleep(TTL / 10).await;
+            assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        };
+        let (next, ()) = tokio::join!(bounded(waiting), releasing);
+        assert_eq!(claims(&server, NAME).len(), 1);
+        next.release().await.unwrap();
+    }
+}
+
+/// B111: P12. Who waited for a lock with a lock-delay has it in full when it is told so, and not for as
+/// long as the session of those who wait lives, which ends without a delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_has_its_lock_delay_from_the_start() {
+    let (server, first, second) = start().await;
+    let delay = Duration::from_secs(1);
+    let guard = hold(&first, NAME, ttl(TTL)).await;
+    let waiter = queue_for(&second, NAME, ttl(TTL).lock_delay(delay).wait(TIME_MAX)).await;
+    guard.release().await.unwrap();
+    let next = bounded(waiter).await.unwrap();
+    assert!(next.is_full());
+    assert_eq!(claims(&server, NAME).len(), 1);
+    next.release().await.unwrap();
+}
+
 /// P3: an operator takes the lock away just after a hand-over, while the holder's node moves from one
 /// session to another. The reason is not lost on the way.
 /// The user sees: the loss `Revoked`, with the reason.

@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockfast_core::{Moment, jitter};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::super::NodeEvent;
 use super::super::dial::{Dialer, Identity};
 use super::super::jute::Reader;
 use super::super::link::{Link, Progress, op};
+use super::super::{NodeEvent, NodeWatcher};
+use super::life::Life;
 use super::{Request, Status, Watch};
 use crate::failure::{self, Failure, Fate, code};
 
@@ -22,7 +23,23 @@ const WRITE_BYTES: usize = 256 * 1024;
 const SILENCE_MIN: Duration = Duration::from_millis(300);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// What happened to a node.
+const CREATED: i32 = 1;
+const DELETED: i32 = 2;
+const CHANGED: i32 = 3;
+
 type Reply = oneshot::Sender<Result<Vec<u8>, Failure>>;
+/// By the whole path of the node.
+type Watches = HashMap<String, Vec<Arc<NodeWatcher>>>;
+
+/// What was written.
+struct Pending {
+    xid: i32,
+    sent: Moment,
+    is_change: bool,
+    watch: Option<Watch>,
+    reply: Reply,
+}
 
 pub(super) struct Driver {
     dialer: Arc<Dialer>,
@@ -30,8 +47,11 @@ pub(super) struct Driver {
     status: watch::Sender<Status>,
     beat: Duration,
     /// What was written and not answered, in order: so it is answered.
-    pending: VecDeque<(i32, Option<Watch>, Reply)>,
-    watches: HashMap<String, Vec<Arc<Notify>>>,
+    pending: VecDeque<Pending>,
+    life: Life,
+    watches: Watches,
+    /// Of those who are told the end of a node.
+    ends: Watches,
     trees: Vec<mpsc::UnboundedSender<NodeEvent>>,
     xid: i32,
     /// See [`Dialer::doubts`].
@@ -61,6 +81,7 @@ impl Driver {
         requests: mpsc::UnboundedReceiver<Request>,
         status: watch::Sender<Status>,
         beat: Duration,
+        life: Life,
     ) -> Self {
         let doubts = dialer.doubts.subscribe();
         Self {
@@ -69,7 +90,9 @@ impl Driver {
             status,
             beat,
             pending: VecDeque::new(),
+            life,
             watches: HashMap::new(),
+            ends: HashMap::new(),
             trees: Vec::new(),
             xid: 0,
             doubts,
@@ -108,11 +131,13 @@ impl Driver {
 
     /// Fails what was in flight, and wakes everybody who waits for a change: it may be missed.
     fn let_go(&mut self, failure: &Failure) {
-        for (_, _, reply) in self.pending.drain(..) {
-            let _ = reply.send(Err(failure.clone()));
+        self.life.break_off();
+        for pending in self.pending.drain(..) {
+            let _ = pending.reply.send(Err(failure.clone()));
         }
-        for watcher in self.watches.drain().flat_map(|(_, watchers)| watchers) {
-            watcher.notify_one();
+        let watches = self.watches.drain().chain(self.ends.drain());
+        for watcher in watches.flat_map(|(_, watchers)| watchers) {
+            watcher.tell_missed();
         }
         for tree in self.trees.drain(..) {
             let _ = tree.send(NodeEvent::Missed);
@@ -158,7 +183,7 @@ impl Driver {
                 // Another connection is silent: is this one, too?
                 Ok(()) = self.doubts.changed() => {
                     doubted = Some(Moment::now());
-                    link.queue(&ping());
+                    self.ping(link);
                 }
                 () = sleep(left), if doubted.is_some() => {
                     Err(failure::of_silence(&link.endpoint, SILENCE_MIN))?;
@@ -175,22 +200,29 @@ impl Driver {
                         self.dialer.doubts.send_modify(|count| *count += 1);
                         Err(failure::of_silence(&link.endpoint, silence))?;
                     }
-                    link.queue(&ping());
+                    self.ping(link);
                 }
             }
         }
     }
 
+    fn ping(&mut self, link: &mut Link) {
+        self.life.ping(Moment::now());
+        link.queue(&op::frame(op::PING_XID, op::PING, Vec::new()));
+    }
+
     /// Has a request written, and those that wait behind it.
     fn queue(&mut self, link: &mut Link, first: Request) {
+        let sent = Moment::now();
         let mut next = Some(first);
-        while let Some(Request { mut frame, watch, reply }) = next {
+        while let Some(Request { mut frame, is_change, watch, reply }) = next {
             // What nobody waits for any more was asked while there was no connection.
             if !reply.is_closed() {
                 self.xid = if self.xid == i32::MAX { 1 } else { self.xid + 1 };
                 frame[4..8].copy_from_slice(&self.xid.to_be_bytes());
                 link.queue(&frame);
-                self.pending.push_back((self.xid, watch, reply));
+                let xid = self.xid;
+                self.pending.push_back(Pending { xid, sent, is_change, watch, reply });
             }
             let has_room = link.queued() < WRITE_BYTES;
             next = if has_room { self.requests.try_recv().ok() } else { None };
@@ -210,7 +242,7 @@ impl Driver {
                 (_, code::SESSION_MOVED) => {
                     return Err(failure::of_break("the session was resumed elsewhere"));
                 }
-                (op::PING_XID, _) => {}
+                (op::PING_XID, _) => self.life.answer_ping(),
                 (op::AUTH_XID, 0) => {}
                 (op::AUTH_XID, _) => {
                     tracing::warn!("the server did not accept user and password");
@@ -226,9 +258,10 @@ impl Driver {
 
     fn answer(&mut self, xid: i32, error: i32, body: &[u8]) -> Result<(), Failure> {
         match self.pending.pop_front() {
-            Some((asked, watch, reply)) if asked == xid => {
+            Some(Pending { xid: asked, sent, is_change, watch, reply }) if asked == xid => {
                 if error == 0 {
                     watch.into_iter().for_each(|watch| self.register(watch));
+                    self.life.answer(sent, is_change);
                 }
                 let answer =
                     if error == 0 { Ok(body.to_vec()) } else { Err(failure::of_refusal(error)) };
@@ -244,38 +277,42 @@ impl Driver {
     }
 
     fn register(&mut self, watch: Watch) {
-        match watch {
-            Watch::Tree(events) => self.trees.push(events),
-            Watch::Node(path, watcher) => {
-                let watchers = self.watches.entry(path).or_default();
-                // Whoever has gone meanwhile has left no other reference.
-                watchers
-                    .retain(|other| Arc::strong_count(other) > 1 && !Arc::ptr_eq(other, &watcher));
-                watchers.push(watcher);
-            }
-        }
+        let (watches, path, watcher) = match watch {
+            Watch::Tree(events) => return self.trees.push(events),
+            Watch::Node(path, watcher) => (&mut self.watches, path, watcher),
+            Watch::End(path, watcher) => (&mut self.ends, path, watcher),
+        };
+        let watchers = watches.entry(path).or_default();
+        // Whoever has gone meanwhile has left no other reference.
+        watchers.retain(|other| Arc::strong_count(other) > 1 && !Arc::ptr_eq(other, &watcher));
+        watchers.push(watcher);
     }
 
     fn notify(&mut self, mut event: Reader<'_>) {
         let parts = (event.int(), event.int(), event.text());
         let (Some(kind), Some(_state), Some(path)) = parts else { return };
-        let watchers = self.watches.remove(path).unwrap_or_default();
-        watchers.iter().for_each(|watcher| watcher.notify_one());
+        self.tell_watchers(kind, path);
         if self.trees.is_empty() {
             return;
         }
         let chroot = &*self.dialer.config.chroot;
         let Some(path) = path.strip_prefix(chroot).map(str::to_owned) else { return };
         let event = match kind {
-            1 => NodeEvent::Created(path),
-            2 => NodeEvent::Deleted(path),
-            3 => NodeEvent::Changed(path),
+            CREATED => NodeEvent::Created(path),
+            DELETED => NodeEvent::Deleted(path),
+            CHANGED => NodeEvent::Changed(path),
             _ => return,
         };
         self.trees.retain(|tree| tree.send(event.clone()).is_ok());
     }
-}
 
-fn ping() -> Vec<u8> {
-    op::frame(op::PING_XID, op::PING, Vec::new())
+    fn tell_watchers(&mut self, kind: i32, path: &str) {
+        let watchers = self.watches.remove(path).unwrap_or_default();
+        if kind != DELETED {
+            return watchers.iter().for_each(|watcher| watcher.tell_changed());
+        }
+        // The server tells each connection of a deletion once.
+        let ends = self.ends.remove(path).unwrap_or_default();
+        watchers.iter().chain(&ends).for_each(|watcher| watcher.tell_deleted());
+    }
 }
