@@ -1,4 +1,4 @@
-//! Renewing leases: one question to the leader confirms all leases of a session.
+//! Renewing leases: one question to the servers confirms all leases of a session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,46 +12,73 @@ use crate::failure::{self, Failure, Fate};
 use crate::store::{Store, lock};
 use crate::wire::Session;
 
-/// The question to the leader, asked before anything waits for its answer.
+/// Which part of the shortest ttl of a batch its answer may take. The engine gives up after a sixth,
+/// and then knows nothing about any of them.
+const PART: u32 = 7;
+
+/// The question to the servers, asked before anything waits for its answer.
 struct Question {
     from: Moment,
     answer: tokio::task::JoinHandle<Result<(), Failure>>,
 }
 
+type Answers = HashMap<i64, (Moment, Result<(), Failure>)>;
+
 /// Renews leases; the answers are in their order.
 pub(crate) async fn renew(store: Arc<Store>, batch: Vec<RenewRequest>) -> Vec<RenewOutcome> {
-    let limit = |request: &RenewRequest| store.config().request_timeout.min(request.ttl / 3);
+    let limit = |request: &RenewRequest| store.config().request_timeout.min(request.ttl / PART);
     let Some(limit) = batch.iter().map(limit).min() else { return Vec::new() };
+    let end = Moment::now() + limit;
     let claims: Vec<Option<Arc<Claim>>> = {
         let claims = lock(&store.claims);
-        let find = |request: &RenewRequest| claims.get(&request.holder).cloned();
+        let find = |request: &RenewRequest| {
+            let claim = claims.get(&request.holder);
+            claim.filter(|claim| claim.name == request.name).cloned()
+        };
         batch.iter().map(find).collect()
     };
     let mut questions: HashMap<i64, Question> = HashMap::new();
-    for claim in claims.iter().flatten() {
-        if let Phase::Held { session } = claim.phase() {
-            questions.entry(session.id).or_insert_with(|| ask(&store, session, limit));
+    let mut ask = |session: Arc<Session>| {
+        questions.entry(session.id).or_insert_with(|| ask(&store, session, end));
+    };
+    // All move at once, and are waited for one after the other.
+    let mut moving = Vec::new();
+    for (request, claim) in batch.iter().zip(&claims) {
+        let Some(claim) = claim else { continue };
+        let lasts = request.ttl + request.lock_delay;
+        match claim.phase() {
+            Phase::Held { session } if store.fits(&session, lasts) => ask(session),
+            Phase::Held { .. } | Phase::Brief => {
+                claim.want(request.ttl, request.lock_delay);
+                moving.push((claim, lasts));
+            }
+            Phase::Asking | Phase::Gone(_) => {}
         }
     }
-    let mut answers = HashMap::new();
+    for (claim, lasts) in moving {
+        let left = end.remaining(Moment::now()).saturating_sub(limit / 2);
+        if let Ok(Some(Phase::Held { session })) =
+            timeout(left, claim.reach(|phase| is_settled(&store, phase, lasts))).await
+        {
+            ask(session);
+        }
+    }
+    let mut answers = Answers::new();
     for (id, question) in questions {
         let answer = question.answer.await.unwrap_or_else(|_| Err(closed()));
         answers.insert(id, (question.from, answer));
     }
-    let mut outcomes = Vec::with_capacity(batch.len());
-    for (request, claim) in batch.iter().zip(claims) {
-        let outcome = match claim.filter(|claim| claim.name == request.name) {
-            Some(claim) => renew_one(&store, request, &claim, &answers, limit).await,
-            None => RenewOutcome::Lost(LossCause::Forgotten),
-        };
-        outcomes.push(outcome);
-    }
-    outcomes
+    let each = batch.iter().zip(claims).map(|(request, claim)| match claim {
+        Some(claim) => renew_one(&store, request, &claim, &answers, limit),
+        None => RenewOutcome::Lost(LossCause::Forgotten),
+    });
+    each.collect()
 }
 
-fn ask(store: &Store, session: Arc<Session>, limit: Duration) -> Question {
+fn ask(store: &Store, session: Arc<Session>, end: Moment) -> Question {
     let from = Moment::now();
-    let asking = session.sync();
+    let limit = end.remaining(from);
+    let asking = session.confirm();
     let endpoint = store.config().endpoint();
     let answer = store.context.runtime.spawn(async move {
         let silence = |_| Err(failure::of_silence(&endpoint, limit));
@@ -66,59 +93,37 @@ fn closed() -> Failure {
     failure::of_break("the connection was closed")
 }
 
-async fn renew_one(
+/// Whether a claim's node is one of a session that lasts so long, or it is over.
+fn is_settled(store: &Store, phase: &Phase, lasts: Duration) -> bool {
+    match phase {
+        Phase::Held { session } => store.fits(session, lasts),
+        Phase::Gone(_) => true,
+        Phase::Brief | Phase::Asking => false,
+    }
+}
+
+fn renew_one(
     store: &Store,
     request: &RenewRequest,
     claim: &Claim,
-    answers: &HashMap<i64, (Moment, Result<(), Failure>)>,
+    answers: &Answers,
     limit: Duration,
 ) -> RenewOutcome {
     let lasts = request.ttl + request.lock_delay;
+    let silence = || failure::of_silence(&store.config().endpoint(), limit);
     match claim.phase() {
+        // A node that moved there after the question has what the session was found to have.
         Phase::Held { session } if store.fits(&session, lasts) => match answers.get(&session.id) {
             Some((from, Ok(()))) => match claim.prolong(*from, request.ttl, request.lock_delay) {
                 true => RenewOutcome::Renewed,
                 false => RenewOutcome::Lost(LossCause::Forgotten),
             },
             Some((_, Err(failure))) => unserved(failure, claim),
-            None => confirm(store, request, claim, limit).await,
+            None => unserved(&silence(), claim),
         },
-        Phase::Held { .. } | Phase::Brief => confirm(store, request, claim, limit).await,
+        Phase::Held { .. } | Phase::Brief => unserved(&silence(), claim),
         Phase::Gone(Gone::Lost(cause)) => RenewOutcome::Lost(cause),
         Phase::Gone(_) | Phase::Asking => RenewOutcome::Lost(LossCause::Forgotten),
-    }
-}
-
-/// Waits until the claim's node is one of a session that lasts so long.
-async fn confirm(
-    store: &Store,
-    request: &RenewRequest,
-    claim: &Claim,
-    limit: Duration,
-) -> RenewOutcome {
-    let lasts = request.ttl + request.lock_delay;
-    claim.want(request.ttl, request.lock_delay);
-    let is_settled = |phase: &Phase| match phase {
-        Phase::Held { session } => store.fits(session, lasts),
-        Phase::Gone(_) => true,
-        Phase::Brief | Phase::Asking => false,
-    };
-    let endpoint = store.config().endpoint();
-    match timeout(limit, claim.reach(is_settled)).await {
-        Err(_) => unserved(&failure::of_silence(&endpoint, limit), claim),
-        Ok(Some(Phase::Held { session })) => {
-            let from = Moment::now();
-            match timeout(limit, session.sync()).await {
-                Ok(Ok(())) if claim.prolong(from, request.ttl, request.lock_delay) => {
-                    RenewOutcome::Renewed
-                }
-                Ok(Ok(())) => RenewOutcome::Lost(LossCause::Forgotten),
-                Ok(Err(failure)) => unserved(&failure, claim),
-                Err(_) => unserved(&failure::of_silence(&endpoint, limit), claim),
-            }
-        }
-        Ok(Some(Phase::Gone(Gone::Lost(cause)))) => RenewOutcome::Lost(cause),
-        Ok(_) => RenewOutcome::Lost(LossCause::Forgotten),
     }
 }
 

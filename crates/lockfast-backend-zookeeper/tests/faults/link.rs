@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use lockfast::{Guard, Released};
+use lockfast::{ErrorKind, Guard, Moment, Released};
 use lockfast_conformance::way::{NAME, Succession, TTL, Way};
-use lockfast_faults::proxy::Link;
+use lockfast_faults::lateness::Lateness;
+use lockfast_faults::proxy::{Link, Proxy};
 
 use crate::kit::{
-    TIME_MAX, ZooKeeper, bounded, claims, eventually, hold, queue_for, refusal, ttl, url_at,
-    wait_for_renewal,
+    Kind, TIME_MAX, ZooKeeper, bounded, check_error, claims, connect, eventually, hold, queue_for,
+    refusal, ttl, url_at, wait_for_renewal,
 };
 
 /// A server, and a way to it that fails.
@@ -260,4 +261,64 @@ async fn a_stall() {
     }
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
     assert_eq!(net.claims(), 0);
+}
+
+/// B118: P10. A process that had many locks dies, and another is granted all of them at once, over a way
+/// that takes its time: all move to the session of their leases side by side, and none is lost.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_locks_are_handed_over_at_once() {
+    const LOCKS: usize = 250;
+    let net = Net::start().await;
+    let names: Vec<String> = (0..LOCKS).map(|number| format!("many-{number}")).collect();
+    // All its nodes go in one step, when its session ends.
+    let mut dying = net.server.session();
+    let mut waiters = Vec::new();
+    for name in &names {
+        dying.create(&format!("/{name}"), b"");
+        let claim = format!("/{name}/lock-");
+        dying.try_create(&claim, b"", Kind::EphemeralSequential, &[]).unwrap();
+        let (locker, name) = (net.way.far.clone(), name.clone());
+        waiters
+            .push(tokio::spawn(async move { hold(&locker, &name, ttl(TTL).wait(TIME_MAX)).await }));
+    }
+    let mut session = net.server.session();
+    let mut has_waiter = |name: &String| session.children(&format!("/{name}")).len() == 2;
+    eventually("all wait", TIME_MAX, async || names.iter().all(&mut has_waiter)).await;
+    net.way.proxy.set(Link::Delay(Duration::from_millis(20)));
+    drop(dying);
+    let mut held = Vec::new();
+    for waiter in waiters {
+        held.push(bounded(waiter).await.unwrap());
+    }
+    for guard in &held {
+        bounded(guard.full()).await.unwrap();
+    }
+    assert!(held.iter().all(|guard| guard.check().is_ok()));
+}
+
+/// B119: P10, P11. Those who ask a server that does not serve are all told at the same time, and not one
+/// after the other.
+/// The user sees: `Unreachable` after `request_timeout`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_are_told_that_nobody_serves() {
+    const ASKERS: u32 = 12;
+    const REQUEST: Duration = Duration::from_secs(1);
+    let server = ZooKeeper::start();
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    let locker = connect(&format!("{}?request_timeout=1s", url_at(proxy.address()))).await;
+    proxy.set(Link::HalfOpen);
+    let machine = Lateness::watch();
+    let start = Moment::now();
+    let options = ttl(TTL).wait(TIME_MAX).retries(0);
+    let asking: Vec<_> = (0..ASKERS)
+        .map(|_| {
+            let mutex = locker.mutex(NAME).unwrap().with(options.clone()).unwrap();
+            tokio::spawn(async move { mutex.acquire().await.unwrap_err() })
+        })
+        .collect();
+    for asked in asking {
+        check_error(&bounded(asked).await.unwrap(), ErrorKind::Unreachable, &["answer"]);
+    }
+    machine.check("to tell all", REQUEST * (ASKERS / 3), start, Moment::now());
 }
