@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lockfast_core::{Fence, HolderView, LockName, LockView, Query};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::failure::{self, Failure, Fate};
 use crate::layout::{Contender, Line, lock_name, lock_path};
@@ -12,6 +12,8 @@ use crate::record::Record;
 use crate::store::Store;
 use crate::wire::{Session, Stat};
 
+/// Until it is asked again.
+const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// How many locks are read in one round.
 const LOCKS_AT_ONCE: usize = 256;
 
@@ -23,7 +25,9 @@ pub(crate) async fn look(store: &Arc<Store>, query: Query) -> Result<Vec<LockVie
             let session = store.waiting().await?;
             session.settled().await;
             match try_look(&session, &query).await {
-                Err(failure) if matches!(failure.handling, Fate::Broken | Fate::Ended) => {}
+                Err(failure) if matches!(failure.handling, Fate::Broken | Fate::Ended) => {
+                    sleep(RETRY_AFTER).await;
+                }
                 looked => return looked,
             }
         }
@@ -65,8 +69,13 @@ async fn look_at_each(
             if views.len() == limit {
                 return Ok(views);
             }
+            let children = match none_if_gone(line.await) {
+                // Another user's is not ours to see.
+                Err(failure) if failure.handling.is_no_auth() => continue,
+                children => children?,
+            };
             // What is used for something else is no lock.
-            let line = Line::read(none_if_gone(line.await)?);
+            let line = Line::read(children);
             if line.check().is_ok() && !line.claims.is_empty() {
                 let view = view(session, name, &line).await?;
                 if !view.holders.is_empty() || view.waiting > 0 {
@@ -105,7 +114,7 @@ pub(crate) async fn view(
     Ok(LockView { name: name.clone(), holders, waiting })
 }
 
-/// Those who have a lock, with their nodes.
+/// Those who have a lock, with their nodes. Of another user's, no more is known than the servers tell.
 pub(crate) async fn read_holders(
     session: &Session,
     name: &LockName,
@@ -119,6 +128,13 @@ pub(crate) async fn read_holders(
         match read.await {
             Ok((data, stat)) => found.push((claim.clone(), holder(claim, &data, &stat))),
             Err(failure) if failure.handling.is_no_node() => {}
+            Err(failure) if failure.handling.is_no_auth() => {
+                match session.stat(&path(claim)).await {
+                    Ok(stat) => found.push((claim.clone(), holder(claim, b"", &stat))),
+                    Err(failure) if failure.handling.is_no_node() => {}
+                    Err(failure) => return Err(failure),
+                }
+            }
             Err(failure) => return Err(failure),
         }
     }

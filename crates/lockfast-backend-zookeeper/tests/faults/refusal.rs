@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::kit::{
-    Access, Kind, Setup, ZooKeeper, bounded, check_error, codes, connect, failure, hold, refusal,
-    try_connect, ttl,
+    Access, Kind, Setup, ZooKeeper, bounded, check_error, claims, codes, connect, failure, hold,
+    refusal, try_connect, ttl,
 };
 
 const NAME: &str = "nightly";
@@ -70,6 +70,57 @@ async fn a_stranger_cannot_delete_claims() {
     }
     assert!(guard.check().is_ok());
     guard.release().await.unwrap();
+}
+
+/// B110: P1. A claim that a waiter may not read is there all the same: whoever cannot see who is ahead
+/// is refused, and not granted the lock as if nobody were.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_cannot_be_read_is_not_gone() {
+    let server = ZooKeeper::start();
+    let anonymous = connect(&server.url()).await;
+    // The lock's node is everybody's, and the next claim the user's alone.
+    hold(&anonymous, NAME, ttl(TTL)).await.release().await.unwrap();
+    let owner = connect(&format!("zookeeper://app:word@{}", server.address())).await;
+    let guard = hold(&owner, NAME, ttl(TTL)).await;
+    let lock = anonymous.mutex(NAME).unwrap().with(ttl(TTL).wait(TTL)).unwrap();
+    let error = bounded(lock.acquire()).await.unwrap_err();
+    check_error(&error, ErrorKind::Permission, &["ACL"]);
+    assert_eq!(claims(&server, NAME).len(), 1, "nothing is left of the waiter");
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    hold(&anonymous, NAME, ttl(TTL)).await.release().await.unwrap();
+}
+
+/// B117: P11. Who may not see the claims of another user is told what is known: that the lock is taken, and
+/// all locks that are everybody's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_of_another_user_hide_no_others() {
+    let server = ZooKeeper::start();
+    let anonymous = connect(&server.url()).await;
+    let guards = (hold(&anonymous, "open", ttl(TTL)).await, hold(&anonymous, NAME, ttl(TTL)).await);
+    guards.1.release().await.unwrap();
+    let owner = connect(&format!("zookeeper://app:word@{}", server.address())).await;
+    let others = (hold(&owner, NAME, ttl(TTL)).await, hold(&owner, "closed", ttl(TTL)).await);
+    let told = bounded(anonymous.list("", None, 10)).await.unwrap();
+    let names: Vec<&str> = told.iter().map(|lock| lock.name.as_str()).collect();
+    assert_eq!(names, [NAME, "open"]);
+    assert_eq!(refusal(&anonymous, NAME).await.lock.holders.len(), 1);
+    for guard in [guards.0, others.0, others.1] {
+        guard.release().await.unwrap();
+    }
+}
+
+/// B115: P6. A claim that may not be deleted is not told as one that was lost before.
+/// The user sees: an error that says what is not allowed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_may_not_be_deleted() {
+    let server = ZooKeeper::start();
+    let access = Access { rights: "cr", scheme: "world", id: "anyone" };
+    let path = format!("/{NAME}");
+    server.session().try_create(&path, b"", Kind::Persistent, &[access]).unwrap();
+    let locker = connect(&server.url()).await;
+    let released = hold(&locker, NAME, ttl(TTL)).await.release().await.unwrap();
+    let Released::Unknown { error, .. } = released else { panic!("{released:?}") };
+    check_error(&error, ErrorKind::Permission, &["ACL"]);
 }
 
 /// A right that is missing is told when it is needed, before anything is held.
