@@ -3,6 +3,7 @@
 //! ```text
 //! peers cycle PEER PORT TASKS SECONDS             take and give back free locks
 //! peers handover PEER PORT WAITERS HOW SECONDS    pass one lock around; HOW is held or greedy
+//! peers line PORT WAITERS                         serve a line of our waiters of one process
 //! peers wait PEER PORT WAITERS                    wait for one lock that stays taken
 //! peers hold PEER PORT LOCKS                      hold so many locks
 //! peers renew PORT LEASES ROUNDS                  renew by a script for 100 keys
@@ -22,6 +23,7 @@ mod cycle;
 mod database;
 mod etcd;
 mod handover;
+mod line;
 mod probe;
 mod recipe;
 mod redlock;
@@ -92,6 +94,7 @@ async fn run(words: &[&str]) -> Result<Value> {
             let contenders = Contender::each_with_a_connection(peer, &store(port), count).await?;
             handover::measure(contenders, hold, span(seconds)?).await
         }
+        ["line", port, waiters] => line::serve(&store(port), number(waiters)?).await,
         ["wait", peer, port, waiters] => wait(peer, &store(port), number(waiters)?).await,
         ["hold", peer, port, locks] => hold(peer, &store(port), number(locks)?).await,
         _ => bail!("see the head of main.rs for what can be asked"),

@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 
 use crate::contender::{Connection, Contender};
 use crate::samples::{ROUNDS, Samples};
-use crate::{cycle, handover};
+use crate::{cycle, handover, line};
 
 const TASKS: [usize; 2] = [1, 64];
 const WAITERS: [usize; 3] = [1, 8, 32];
@@ -123,7 +123,7 @@ fn hand_over(
     waiters: usize,
     samples: &mut Samples,
 ) -> Result<()> {
-    for peer in ["lockfast", "zookeeper-client-background"] {
+    for peer in ["lockfast", "zookeeper-client"] {
         let result = on_threads(async {
             let all = Contender::each_with_a_connection(peer, &server.url(), waiters + 1).await?;
             handover::measure(all, Some(HOLD), SPAN).await
@@ -138,17 +138,12 @@ fn hand_over(
     Ok(())
 }
 
-/// Passes a lock on at once between so many of one process.
+/// Serves lines of one process in which all wait before the first has its turn.
 fn crowd(server: &ZooKeeper, samples: &mut Samples) -> Result<()> {
     for waiters in CROWDS {
-        let result = on_threads(async {
-            let connection = Connection::open("lockfast", &server.url(), 1).await?;
-            let contender = |_| connection.contender("lock:shared".to_owned());
-            let all = (0..=waiters).map(contender).collect::<Result<_>>()?;
-            handover::measure(all, None, SPAN).await
-        });
         let name = format!("crowd_{waiters}");
-        samples.add_fields(&name, &result.with_context(|| name.clone())?)?;
+        let served = on_threads(line::serve(&server.url(), waiters));
+        samples.add_fields(&name, &served.with_context(|| name.clone())?)?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ const CYCLES: &[(&str, &str, &str)] = &[
     ("kazoo", "kazoo", "≥ 1.3"),
 ];
 const HANDOVERS: &[(&str, &str, &str)] = &[
-    ("zookeeper-client-background", "zookeeper-client", "≥ 1.0"),
+    ("zookeeper-client", "zookeeper-client", "≥ 1.0"),
     ("curator", "Curator", "≥ 1.3"),
     ("kazoo", "kazoo", "≥ 1.3"),
 ];
@@ -90,8 +90,8 @@ fn costs(samples: &Samples, text: &mut String) -> Result<()> {
     let _ = writeln!(
         text,
         "\n| what it costs | figure | target |\n|---|---|---|\n\
-         | hand-over while 5 000 of one process enter the line, p50, against 10 | {many_us} µs, \
-         {few_us} µs, {} | – |\n\
+         | hand-over while 5 000 of one process wait, p50, against 10 who wait | {many_us} µs, \
+         {few_us} µs, {} | the same |\n\
          | 10 000 locks held by one process: processor time of it | {core:.1} % of a core | < 2 % |\n\
          | the same: requests a second | {requests:.1} | – |\n\
          | the same: connections | {connections:.0} | – |",

@@ -4,17 +4,16 @@
 mod peer;
 mod wire;
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use lockfast_faults::etcd::{Etcd, Setup};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::contender::{Connection, Contender};
 use crate::samples::{ROUNDS, Samples, on_runtime};
-use crate::{Latencies, cycle, handover};
+use crate::{cycle, handover, line};
 
 pub(crate) use peer::{Session, Taker};
 
@@ -23,9 +22,8 @@ const WAITERS: [usize; 2] = [1, 32];
 const HOLD: Duration = Duration::from_millis(2);
 const SPAN: Duration = Duration::from_secs(1);
 
-/// How long the lines are that must be served alike, and how many of them are looked at.
+/// How long the lines are that must be served alike.
 const LINES: [usize; 2] = [10, 5_000];
-const LOOKS: usize = 200;
 
 const LEASES: usize = 10_000;
 /// A lease of 30 s is renewed every 10 s, so within this twice.
@@ -74,7 +72,7 @@ pub(crate) fn measure() -> Result<Value> {
         }
         for line in LINES {
             let name = format!("quick.line_{line}");
-            let served = on_runtime(line, serve(&server.url(), line));
+            let served = on_runtime(line, line::serve(&server.url(), line));
             samples.add_fields(&name, &served.with_context(|| name.clone())?)?;
         }
     }
@@ -116,44 +114,6 @@ async fn count_writes(peer: &str, server: &Etcd) -> Result<f64> {
 
 fn metric(server: &Etcd, name: &str) -> Result<f64> {
     server.metric(name).with_context(|| format!("the server does not count {name}"))
-}
-
-/// Lets so many of one process stand in line first, and then serves some of them.
-async fn serve(url: &str, line: usize) -> Result<Value> {
-    let locker = lockfast::Locker::connect(url).await?;
-    let name = format!("line-of-{line}");
-    let connection = Connection::Lockfast(locker.clone());
-    let mut first = connection.contender(name.clone())?;
-    first.acquire().await?;
-    let (start, released) = (Instant::now(), Arc::new(Mutex::new(None)));
-    let looks = Arc::new(Mutex::new(Vec::new()));
-    let mut waiting = JoinSet::new();
-    for _ in 0..line {
-        let mut contender = connection.contender(name.clone())?;
-        let (released, looks) = (Arc::clone(&released), Arc::clone(&looks));
-        waiting.spawn(async move {
-            contender.acquire().await?;
-            let now = start.elapsed();
-            let last: Option<Duration> = *released.lock().ok().context("a thread panicked")?;
-            let took = now.saturating_sub(last.unwrap_or(now)).as_nanos() as u64;
-            looks.lock().ok().context("a thread panicked")?.push(took);
-            tokio::time::sleep(HOLD).await;
-            *released.lock().ok().context("a thread panicked")? = Some(start.elapsed());
-            contender.release().await
-        });
-    }
-    let lock = lockfast::LockName::new(name)?;
-    while locker.inspect(&lock).await?.waiting < line {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    *released.lock().ok().context("a thread panicked")? = Some(start.elapsed());
-    first.release().await?;
-    for _ in 0..line.min(LOOKS) {
-        waiting.join_next().await.context("nobody waits")???;
-    }
-    waiting.abort_all();
-    let looks = Latencies::new(looks.lock().ok().context("a thread panicked")?.clone());
-    Ok(json!({ "p50_us": looks.percentile(50), "p99_us": looks.percentile(99) }))
 }
 
 /// Holds many locks at once, and sees what that costs this process.
