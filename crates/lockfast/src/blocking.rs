@@ -16,6 +16,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Duration;
 
 use lockfast_core::{
     Diagnosis, Error, ErrorKind, LockName, LockView, LossCause, Mode, Profile, Result,
@@ -23,6 +24,7 @@ use lockfast_core::{
 
 use crate::lease::handle::{Lease, Released};
 use crate::lease::policy::Options;
+use crate::primitive::{LeaderEvent, Leadership, Ran};
 
 /// Runs a future on this thread.
 ///
@@ -117,6 +119,22 @@ impl Locker {
     /// As there.
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Result<Lock> {
         self.lock(name, Mode::permit(permits)?)
+    }
+
+    /// As [`crate::Locker::leader`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn leader(&self, name: impl AsRef<str>) -> Result<Leader> {
+        self.0.leader(name).map(Leader)
+    }
+
+    /// As [`crate::Locker::once`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn once(&self, name: impl AsRef<str>, at_most: Duration) -> Result<Once> {
+        self.0.once(name, at_most).map(Once)
     }
 
     /// As [`crate::Locker::inspect`].
@@ -224,5 +242,137 @@ impl std::ops::Deref for Guard {
 
     fn deref(&self) -> &Lease {
         &self.0
+    }
+}
+
+/// [`crate::Leader`], blocking.
+///
+/// ```
+/// use lockfast::{LeaderEvent, Leadership};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let leader = lockfast::blocking::Locker::connect("memory:")?.leader("scheduler")?;
+/// let mut campaign = leader.campaign()?;
+/// if let LeaderEvent::Elected { term, lease } = campaign.next()? {
+///     lease.check()?; // again before each side effect: nobody else tells this thread of a loss
+///     println!("leading with term {term}");
+/// }
+/// assert!(matches!(leader.observe()?.next()?, Leadership::Led(_)));
+/// campaign.resign()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Leader(crate::Leader);
+
+impl Leader {
+    /// As [`crate::Leader::with`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with(self, options: Options) -> Result<Self> {
+        self.0.with(options).map(Self)
+    }
+
+    /// As [`crate::Leader::campaign`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn campaign(&self) -> Result<Campaign> {
+        self.0.campaign().map(Campaign)
+    }
+
+    /// As [`crate::Leader::observe`].
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn observe(&self) -> Result<Observer> {
+        block_on(self.0.observe()).map(Observer)
+    }
+}
+
+/// [`crate::Campaign`], blocking.
+#[must_use = "dropping a campaign is a resignation"]
+#[derive(Debug)]
+pub struct Campaign(crate::Campaign);
+
+impl Campaign {
+    /// As [`crate::Campaign::next`].
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    #[allow(clippy::should_implement_trait, reason = "it is no iterator: an error does not end it")]
+    pub fn next(&mut self) -> Result<LeaderEvent> {
+        block_on(self.0.next())
+    }
+
+    /// As [`crate::Campaign::resign`].
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`]; then the keeper finishes it.
+    pub fn resign(self) -> Result<Option<Released>> {
+        block_on(self.0.resign())
+    }
+}
+
+/// [`crate::Observer`], blocking.
+#[derive(Debug)]
+pub struct Observer(crate::Observer);
+
+impl Observer {
+    /// As [`crate::Observer::next`].
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    #[allow(clippy::should_implement_trait, reason = "it is no iterator: an error does not end it")]
+    pub fn next(&mut self) -> Result<Leadership> {
+        block_on(self.0.next())
+    }
+}
+
+/// [`crate::Once`], blocking.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::Ran;
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let locker = lockfast::blocking::Locker::connect("memory:")?;
+/// let report = locker.once("nightly-report", Duration::from_secs(600))?;
+/// let ran = report.run(|lease| {
+///     lease.check()?; // again before each side effect: nobody stops this thread
+///     Ok::<_, lockfast::Error>(lease.fence())
+/// })?;
+/// assert!(matches!(ran, Ran::Done(Ok(_))));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Once(crate::Once);
+
+impl Once {
+    /// As [`crate::Once::at_least`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn at_least(self, at_least: Duration) -> Result<Self> {
+        self.0.at_least(at_least).map(Self)
+    }
+
+    /// As [`crate::Once::run`], but nobody can stop a thread: a job that may take longer than
+    /// `at_most` checks its lease.
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn run<T>(&self, body: impl FnOnce(&Lease) -> T) -> Result<Ran<T>> {
+        let guard = match block_on(self.0.start())? {
+            crate::OnceAttempt::Granted(guard) => guard,
+            crate::OnceAttempt::Taken(refusal) => return Ok(Ran::Skipped(refusal)),
+        };
+        let value = body(&guard);
+        match block_on(guard.finish())? {
+            Released::AlreadyLost(cause) => Err(Error::lost(self.0.name(), cause)),
+            _ => Ok(Ran::Done(value)),
+        }
     }
 }

@@ -56,7 +56,8 @@ pub use lockfast_core::*;
 pub use lockfast_fence as fence;
 pub use migrate::migrate;
 pub use primitive::{
-    Attempt, DetachedLease, Lock, MultiGuard, MultiLock, Mutex, RwLock, Semaphore,
+    Attempt, Campaign, DetachedLease, Leader, LeaderEvent, LeaderView, Leadership, Lock,
+    MultiGuard, MultiLock, Mutex, Observer, Once, OnceAttempt, OnceGuard, Ran, RwLock, Semaphore,
 };
 
 /// The schemes of all stores that were compiled in, each with its colon.
@@ -64,7 +65,9 @@ pub fn known_schemes() -> Vec<String> {
     connect::known_schemes()
 }
 
-/// The example on the front page is held to the API.
+/// The examples on the front page and in the guides are held to the API.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/guides/elect.md")]
+#[doc = include_str!("../../../docs/guides/once.md")]
 struct Readme;

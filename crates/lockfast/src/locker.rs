@@ -12,7 +12,7 @@ use lockfast_core::{
 use crate::connect;
 use crate::lease::deadline::deadline;
 use crate::lease::policy::{Options, Policy};
-use crate::primitive::{Lock, Mutex, RwLock, Semaphore};
+use crate::primitive::{Leader, Lock, Mutex, Once, RwLock, Semaphore};
 use crate::store::Store;
 
 /// A connection to a store. Cheap to clone; all clones share the connection.
@@ -86,12 +86,7 @@ impl Locker {
     /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] for a mode that the store does not
     /// have, or what [`Options::check`] says of the locker's options.
     pub fn lock(&self, name: impl AsRef<str>, mode: Mode) -> Result<Lock> {
-        let name = if self.prefix.is_empty() {
-            LockName::new(name)?
-        } else {
-            // The given part must be a name of its own, or "" would name the prefix itself.
-            LockName::new(format!("{}{}", self.prefix, LockName::new(name)?))?
-        };
+        let name = self.full_name(name)?;
         self.profile().require_mode(mode).map_err(|error| error.with_lock(&name))?;
         let policy = Policy::new(&self.options, self.profile())?;
         Ok(Lock::new(Arc::clone(&self.store), name, mode, policy))
@@ -119,6 +114,38 @@ impl Locker {
     /// As [`Locker::lock`], and [`ErrorKind::InvalidConfig`] for no permits.
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Result<Semaphore> {
         self.lock(name, Mode::permit(permits)?)
+    }
+
+    /// An election: who has the lock leads.
+    ///
+    /// # Errors
+    /// As [`Locker::lock`].
+    pub fn leader(&self, name: impl AsRef<str>) -> Result<Leader> {
+        self.lock(name, Mode::Exclusive).map(Leader::new)
+    }
+
+    /// A job of which one run is enough for all who start it; it may take `at_most` so long.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`], [`ErrorKind::InvalidTtl`] for a time that the store cannot keep a
+    /// lock without renewal, or what [`Options::check`] says of the locker's options.
+    pub fn once(&self, name: impl AsRef<str>, at_most: Duration) -> Result<Once> {
+        let name = self.full_name(name)?;
+        let policy = Policy::for_once(&self.options, at_most, self.profile()).map_err(|error| {
+            let message = format!("at_most is the length of its lease, but {}", error.message());
+            error.with_message(message).with_lock(&name)
+        })?;
+        Ok(Once::new(Arc::clone(&self.store), name, policy))
+    }
+
+    fn full_name(&self, name: impl AsRef<str>) -> Result<LockName> {
+        let name = LockName::new(name)?;
+        // The given part must be a name of its own, or "" would name the prefix itself.
+        if self.prefix.is_empty() {
+            Ok(name)
+        } else {
+            LockName::new(format!("{}{name}", self.prefix))
+        }
     }
 
     /// Who has this lock.

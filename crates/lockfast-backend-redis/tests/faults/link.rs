@@ -196,7 +196,7 @@ async fn the_reply_of_a_release_is_lost() {
             assert!(expires_in <= TTL);
         }
         Released::Released | Released::AlreadyLost(_) => {}
-        Released::StillHeld => panic!("{released:?}"),
+        Released::StillHeld | Released::Kept { .. } => panic!("{released:?}"),
     }
     let next = hold(&net.way.near, NAME, ttl(TTL).wait(TTL)).await;
     net.way.proxy.set(Link::Pass);

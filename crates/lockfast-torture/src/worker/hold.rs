@@ -256,7 +256,9 @@ impl<'a> Hold<'a> {
         };
         let Some(released) = released else { return };
         let how = match released {
-            Ok(Released::Released | Released::StillHeld) => "released".into(),
+            Ok(Released::Released | Released::StillHeld | Released::Kept { .. }) => {
+                "released".into()
+            }
             Ok(Released::AlreadyLost(_)) => "already_lost".into(),
             Ok(Released::Unknown { error, .. }) | Err(error) => word_of_error(error.kind()),
         };

@@ -43,9 +43,14 @@ pub(crate) enum Acquired {
 }
 
 impl Target {
-    /// Takes the lock and hands the lease to the keeper.
-    pub(crate) async fn acquire(&self, wait: Wait) -> Result<Result<Arc<LeaseCell>, Refusal>> {
-        let (holder, grant) = match self.ask(wait, false).await? {
+    /// Takes the lock and hands the lease to the keeper. A detached one is watched over by this
+    /// process and outlives it.
+    pub(crate) async fn acquire(
+        &self,
+        wait: Wait,
+        detached: bool,
+    ) -> Result<Result<Arc<LeaseCell>, Refusal>> {
+        let (holder, grant) = match self.ask(wait, detached).await? {
             Acquired::Granted { holder, grant } => (holder, grant),
             Acquired::Taken(refusal) => return Ok(Err(refusal)),
         };
@@ -62,7 +67,7 @@ impl Target {
         Ok(Ok(cell))
     }
 
-    /// Takes the lock and leaves the lease to whoever is told its holder id.
+    /// Takes the lock. The registry keeps the holder until it is forgotten or has a lease.
     pub(crate) async fn ask(&self, wait: Wait, detached: bool) -> Result<Acquired> {
         self.store.check_process().map_err(|error| error.with_lock(&self.name))?;
         let span = tracing::debug_span!(
@@ -84,7 +89,7 @@ impl Target {
             let error = match self.ask_once(attempt.holder, how, limit, detached).await {
                 Ok(AcquireOutcome::Granted(grant)) if !self.is_late(&grant) => {
                     telemetry.granted(&self.name, grant.fence, Moment::now().since(start));
-                    return Ok(Acquired::Granted { holder: attempt.succeed(detached), grant });
+                    return Ok(Acquired::Granted { holder: attempt.succeed(), grant });
                 }
                 Ok(AcquireOutcome::Granted(grant)) => self.too_late(&grant),
                 Ok(AcquireOutcome::Taken(mut refusal)) => {
@@ -264,10 +269,9 @@ impl<'a> Attempt<'a> {
         Ok(Self { target, holder, undo: Some(UndoOnDrop::new(claim)), is_known: false })
     }
 
-    /// The lock is granted. Its lease takes over the entry in the registry; one that nobody keeps
-    /// has none.
-    fn succeed(mut self, detached: bool) -> HolderId {
-        self.is_known = !detached;
+    /// The lock is granted. Its lease takes over the entry in the registry.
+    fn succeed(mut self) -> HolderId {
+        self.is_known = true;
         self.settle()
     }
 

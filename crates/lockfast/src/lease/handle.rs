@@ -18,7 +18,7 @@ use super::undo::{self, Release};
 
 /// A lease: what is known of a hold, for whoever works under it. Cloning it does not prolong it.
 #[derive(Clone)]
-pub struct Lease(Arc<LeaseCell>);
+pub struct Lease(pub(crate) Arc<LeaseCell>);
 
 /// The answer of [`Lease::check`].
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +226,12 @@ pub enum Released {
     Released,
     /// Other guards of the same lease remain; the last one gives it back.
     StillHeld,
+    /// The job of a [`Once`](crate::Once) has ended before its `at_least`; the store keeps the lock
+    /// until then, and then it ends by itself.
+    Kept {
+        /// When that is.
+        expires_in: Duration,
+    },
     /// It had been lost before.
     AlreadyLost(LossCause),
     /// The store did not answer. The keeper goes on asking; at the latest it ends by itself.

@@ -157,6 +157,8 @@ pub(crate) struct Policy {
     pub(crate) request_timeout: Duration,
     pub(crate) retries: u32,
     pub(crate) floor: Option<Fence>,
+    /// Whether the keeper renews the lease by itself; otherwise only when it is asked to.
+    pub(crate) is_renewed: bool,
     wait: WaitLimit,
 }
 
@@ -201,6 +203,7 @@ impl Policy {
             request_timeout,
             retries: options.retries,
             floor: options.floor,
+            is_renewed: true,
             wait: options.wait,
         })
     }
@@ -217,7 +220,20 @@ impl Policy {
             retries: self.retries,
             floor: self.floor,
         };
-        Self::new(&options, profile)
+        let policy = Self::new(&options, profile)?;
+        Ok(Self { is_renewed: self.is_renewed, ..policy })
+    }
+
+    /// A lease of this length that is asked for once and never renewed by itself.
+    pub(crate) fn for_once(options: &Options, ttl: Duration, profile: &Profile) -> Result<Self> {
+        let ttl = Some(ttl);
+        let options = Options { ttl, renew_interval: None, ..options.clone().no_wait() };
+        Ok(Self { is_renewed: false, ..Self::new(&options, profile)? })
+    }
+
+    /// The same policy, waiting for as long as it takes.
+    pub(crate) fn waiting_forever(self) -> Self {
+        Self { wait: WaitLimit::Forever, ..self }
     }
 
     pub(crate) fn wait_from(&self, now: Moment) -> Wait {

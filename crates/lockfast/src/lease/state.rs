@@ -100,7 +100,8 @@ pub(crate) struct LeaseState {
     renewals: u64,
     /// The last renewal that has ended, and what it met if it failed.
     last: (u64, Option<Failure>),
-    renew_at: Moment,
+    /// When the store is asked next; a lease that is not renewed by itself mostly has no such time.
+    renew_at: Option<Moment>,
     renewing: bool,
     /// The shortest ttl that a renewal without an answer asked for. It may still reach the store,
     /// after any later one, so no later answer can promise more than this.
@@ -114,13 +115,14 @@ impl LeaseState {
         let is_full = grant.lasts(policy.ttl) == policy.ttl;
         let left = deadline.remaining(now) / 3;
         let first = policy.renew_interval.min(if is_full { left } else { CONFIRM_AFTER });
+        let is_asked = policy.is_renewed || !is_full;
         Self {
             phase: Phase::Held,
             deadline,
             is_full,
             renewals: 0,
             last: (0, None),
-            renew_at: now + jittered(first.min(left), jitter),
+            renew_at: is_asked.then(|| now + jittered(first.min(left), jitter)),
             policy,
             renewing: false,
             unanswered: None,
@@ -133,7 +135,8 @@ impl LeaseState {
 
     /// When the next [`Event::Tick`] is needed.
     pub(crate) fn next_tick(&self) -> Option<Moment> {
-        (!self.is_over()).then(|| self.deadline.earlier_of(self.renew_at))
+        let next = self.renew_at.map_or(self.deadline, |at| self.deadline.earlier_of(at));
+        (!self.is_over()).then_some(next)
     }
 
     /// How much sooner than it is due a renewal may be sent along with others.
@@ -201,15 +204,17 @@ impl LeaseState {
     }
 
     fn tick(&mut self, slack: Duration, jitter: f64, now: Moment) -> Action {
-        if self.renewing || !self.renew_at.has_passed(now + slack) {
-            if self.renewing && self.renew_at.has_passed(now) {
+        let is_due = |by: Moment| self.renew_at.is_some_and(|at| at.has_passed(by));
+        if self.renewing || !is_due(now + slack) {
+            if self.renewing && is_due(now) {
                 // The answer is overdue; its own time limit will bring it.
-                self.renew_at = now + self.policy.request_timeout;
+                self.renew_at = Some(now + self.policy.request_timeout);
             }
             return Action::None;
         }
         self.renewing = true;
-        self.renew_at = now + jittered(self.interval(), jitter);
+        let next = now + jittered(self.interval(), jitter);
+        self.renew_at = self.policy.is_renewed.then_some(next);
         Action::Renew
     }
 
@@ -233,7 +238,7 @@ impl LeaseState {
     fn endanger(&mut self, renewal: Renewal, failure: Failure, jitter: f64, now: Moment) -> Action {
         // Sooner when the end is near, as that of a hand-over is.
         let left = (self.deadline.remaining(now) / 3).max(RETRY_MIN);
-        self.renew_at = now + jittered(left.min(self.policy.renew_interval / 5), jitter);
+        self.renew_at = Some(now + jittered(left.min(self.policy.renew_interval / 5), jitter));
         self.phase = Phase::Jeopardy { failure: failure.message.clone() };
         self.end_renewal(renewal, Some(failure), now);
         let unanswered = self.unanswered.unwrap_or(renewal.ttl);
@@ -246,20 +251,20 @@ impl LeaseState {
         self.last = (renewal.number, failure);
         if renewal.ttl != self.policy.ttl {
             // It was extended meanwhile, and the store does not know yet.
-            self.renew_at = now;
+            self.renew_at = Some(now);
         }
     }
 
     fn extend(&mut self, policy: Policy, now: Moment) -> Action {
         self.deadline = self.deadline.earlier_of(deadline(now, policy.ttl, policy.drift));
         self.policy = policy;
-        self.renew_at = now;
+        self.renew_at = Some(now);
         Action::Announce
     }
 
     fn confirm(&mut self, now: Moment) -> Action {
         if !self.is_full && self.phase == Phase::Held {
-            self.renew_at = self.renew_at.earlier_of(now);
+            self.renew_at = Some(self.renew_at.map_or(now, |at| at.earlier_of(now)));
         }
         Action::None
     }

@@ -278,3 +278,26 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_lease_that_is_not_renewed_by_itself_ends_unless_it_is_extended() {
+    let start = Moment::now();
+    let once = |ttl| {
+        let mut policy = policy(ttl);
+        policy.is_renewed = false;
+        policy
+    };
+    let new = || LeaseState::new(&granted(start), start, once(MS(3000)), 0.0);
+    let mut lease = new();
+    assert_eq!(lease.next_tick(), Some(start + MS(2998)), "only the deadline is waited for");
+    assert_eq!(lease.step(tick(), start + MS(2900)), Action::None);
+    assert_eq!(lease.step(tick(), start + MS(2999)), Action::AnnounceLoss);
+    let mut lease = new();
+    lease.step(Event::Extended(once(MS(6000))), start + MS(1000));
+    let renewal = send(&mut lease, start + MS(1000));
+    assert_eq!(lease.step(failed(renewal), start + MS(1500)), Action::Announce);
+    let renewal = send(&mut lease, start + MS(2500));
+    assert_eq!(lease.step(Event::Renewed(renewal), start + MS(2510)), Action::Announce);
+    assert_eq!(lease.deadline, start + MS(8498), "counted from the sending");
+    assert_eq!(lease.next_tick(), Some(lease.deadline), "it was asked for once");
+}

@@ -127,6 +127,18 @@ impl Drop for Release {
     }
 }
 
+/// Gives something back in the background, and is waited for as every undoing is.
+pub(crate) fn work<T: Send + 'static>(
+    store: &Arc<Store>,
+    work: impl Future<Output = T> + Send + 'static,
+) {
+    let counted = Counted::new(store);
+    store.keeper.runtime().spawn(async move {
+        let _ = work.await;
+        drop(counted);
+    });
+}
+
 /// How many claims of a store are being undone, for whoever wants to wait for the end of it, and
 /// what nobody waits for any more.
 #[derive(Default)]

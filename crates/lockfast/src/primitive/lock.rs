@@ -99,6 +99,16 @@ impl Lock {
         self.target.policy.ttl
     }
 
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.target.store
+    }
+
+    /// The same lock, waited for as long as it takes.
+    pub(super) fn waiting_forever(mut self) -> Self {
+        self.target.policy = self.target.policy.waiting_forever();
+        self
+    }
+
     pub(crate) fn is_of_store(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.target.store, &other.target.store)
     }
@@ -118,7 +128,7 @@ impl Lock {
     }
 
     pub(crate) async fn acquire_until(&self, wait: Wait) -> Result<Guard> {
-        match self.target.acquire(wait).await? {
+        match self.target.acquire(wait, false).await? {
             Ok(cell) => Ok(Guard::new(cell)),
             Err(refusal) => Err(Error::taken(&self.target.name, refusal)),
         }
@@ -158,7 +168,7 @@ impl Lock {
     /// # Errors
     /// What the store meets.
     pub async fn try_acquire(&self) -> Result<Attempt> {
-        Ok(match self.target.acquire(Wait::No).await? {
+        Ok(match self.target.acquire(Wait::No, false).await? {
             Ok(cell) => Attempt::Granted(Guard::new(cell)),
             Err(refusal) => Attempt::Taken(refusal),
         })
@@ -180,17 +190,7 @@ impl Lock {
     {
         let guard = self.acquire().await?;
         let lease = guard.lease().clone();
-        let finished = {
-            let mut body = pin!(body(lease.clone()));
-            let mut lost = pin!(lease.lost());
-            poll_fn(|context| {
-                if let Poll::Ready(cause) = lost.as_mut().poll(context) {
-                    return Poll::Ready(Err(Error::lost(lease.name(), cause)));
-                }
-                body.as_mut().poll(context).map(Ok)
-            })
-            .await
-        };
+        let finished = run_until_lost(&lease, body(lease.clone())).await;
         let released = guard.release().await?;
         let value = finished?;
         match released {
@@ -211,17 +211,34 @@ impl Lock {
         let profile = self.target.store.backend.profile();
         profile.require(Feature::Detached).map_err(|error| error.with_lock(self.name()))?;
         let wait = self.target.policy.wait_from(Moment::now());
-        let Target { name, policy, .. } = &self.target;
+        let Target { name, policy, store, .. } = &self.target;
         match self.target.ask(wait, true).await? {
-            Acquired::Granted { holder, grant } => Ok(DetachedLease {
-                name: name.clone(),
-                holder,
-                fence: grant.fence,
-                deadline: deadline_of(&grant, policy.ttl, policy.drift),
-            }),
+            Acquired::Granted { holder, grant } => {
+                // Nobody here wants to hear of it any more.
+                store.registry.forget(holder);
+                Ok(DetachedLease {
+                    name: name.clone(),
+                    holder,
+                    fence: grant.fence,
+                    deadline: deadline_of(&grant, policy.ttl, policy.drift),
+                })
+            }
             Acquired::Taken(refusal) => Err(Error::taken(name, refusal)),
         }
     }
+}
+
+/// Runs `body`, which is dropped where it stands when the lease is lost.
+pub(super) async fn run_until_lost<T>(lease: &Lease, body: impl Future<Output = T>) -> Result<T> {
+    let mut body = pin!(body);
+    let mut lost = pin!(lease.lost());
+    poll_fn(|context| {
+        if let Poll::Ready(cause) = lost.as_mut().poll(context) {
+            return Poll::Ready(Err(Error::lost(lease.name(), cause)));
+        }
+        body.as_mut().poll(context).map(Ok)
+    })
+    .await
 }
 
 fn is_expiry(error: &Error) -> bool {

@@ -6,13 +6,21 @@
 //! | [`RwLock`] | shared or exclusive | many readers or one writer; writers are not starved |
 //! | [`Semaphore`] | one of N permits | at most N holders |
 //! | [`MultiLock`] | several locks | all of them or none, without deadlock |
+//! | [`Leader`] | exclusive, again after each loss | one leader at a time, who is told of its election and of its end |
+//! | [`Once`] | exclusive, without waiting or renewal | one run for all, held between `at_least` and `at_most` |
 
+mod leader;
 mod lock;
 mod multi_lock;
+mod observer;
+mod once;
 mod rwlock;
 
+pub use leader::{Campaign, Leader, LeaderEvent};
 pub use lock::{Attempt, DetachedLease, Lock};
 pub use multi_lock::{MultiGuard, MultiLock};
+pub use observer::{LeaderView, Leadership, Observer};
+pub use once::{Once, OnceAttempt, OnceGuard, Ran};
 pub use rwlock::RwLock;
 
 /// A lock that one holder has at a time.

@@ -1,0 +1,224 @@
+//! Who leads, for those who do not want to.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use lockfast_core::{
+    Error, ErrorKind, EventStream, Fence, Label, LockName, LockView, Query, Result, WatchEvent,
+    WatchKind,
+};
+
+use crate::store::Store;
+
+/// How often the store is looked at when nothing is heard: events can be lost, and that they were is
+/// told with the next.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Who leads.
+#[derive(Clone, Debug)]
+pub enum Leadership {
+    /// Nobody.
+    Vacant,
+    /// This one.
+    Led(LeaderView),
+}
+
+/// A leader as others see it.
+#[derive(Clone, Debug)]
+pub struct LeaderView {
+    /// The fence of its grant; absent for a program that is not Lockfast.
+    pub term: Option<Fence>,
+    /// Who, for people; absent for a program that is not Lockfast.
+    pub label: Option<Label>,
+    /// Since when, by the wall clock of whoever wrote it: for people only.
+    pub since: SystemTime,
+}
+
+impl Leadership {
+    fn of(view: LockView) -> Self {
+        view.holders.into_iter().next().map_or(Self::Vacant, |holder| {
+            let (term, label, since) = (holder.fence, holder.label, holder.since);
+            Self::Led(LeaderView { term, label, since })
+        })
+    }
+
+    /// Whether it is the same term, or nobody as before.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Vacant, Self::Vacant) => true,
+            (Self::Led(one), Self::Led(other)) if one.term.is_some() => one.term == other.term,
+            (Self::Led(one), Self::Led(other)) => other.term.is_none() && one.since == other.since,
+            _ => false,
+        }
+    }
+
+    /// What an event makes of it; `None` when that cannot be told from the event.
+    fn after(&self, event: WatchEvent) -> Option<Self> {
+        let known = match self {
+            Self::Vacant => 0,
+            Self::Led(leader) => leader.term?.get(),
+        };
+        match event.kind {
+            WatchKind::Missed => None,
+            WatchKind::Granted => {
+                let term = event.fence?;
+                let leader = LeaderView { term: Some(term), label: event.label, since: event.at };
+                Some(if term.get() > known { Self::Led(leader) } else { self.clone() })
+            }
+            WatchKind::Released | WatchKind::Expired | WatchKind::Revoked => {
+                let ended = event.fence?.get();
+                match self {
+                    Self::Led(_) if ended == known => Some(Self::Vacant),
+                    // A term of which the beginning was not heard.
+                    Self::Led(_) if ended > known => None,
+                    _ => Some(self.clone()),
+                }
+            }
+            _ => Some(self.clone()),
+        }
+    }
+}
+
+/// Who leads, and each change of that.
+#[derive(Debug)]
+pub struct Observer {
+    store: Arc<Store>,
+    name: LockName,
+    events: Option<EventStream>,
+    known: Option<Leadership>,
+    must_look: bool,
+}
+
+/// What an observer waits for.
+enum Heard {
+    Event(WatchEvent),
+    End,
+    Nothing,
+}
+
+impl Observer {
+    pub(super) async fn open(store: Arc<Store>, name: LockName) -> Result<Self> {
+        store.check_process().map_err(|error| error.with_lock(&name))?;
+        let events = Some(store.backend.watch().await.map_err(|error| error.with_lock(&name))?);
+        Ok(Self { store, name, events, known: None, must_look: true })
+    }
+
+    /// Who leads: at first at once, later when that has changed. Terms that were over before anybody
+    /// asked may be left out; the last answer is never an old one for longer than events take, or
+    /// 10 s where some were lost.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks, and no change is lost.
+    ///
+    /// # Errors
+    /// When the store cannot tell. The next call asks again.
+    pub async fn next(&mut self) -> Result<Leadership> {
+        loop {
+            let found = if self.must_look {
+                Some(self.look().await.map_err(|error| error.with_lock(&self.name))?)
+            } else {
+                match self.hear().await {
+                    Heard::Event(event) if event.name == self.name || is_missed(&event) => {
+                        self.known.as_ref().and_then(|known| known.after(event))
+                    }
+                    Heard::Event(_) => continue,
+                    Heard::Nothing => None,
+                    Heard::End => {
+                        self.events = None;
+                        None
+                    }
+                }
+            };
+            self.must_look = found.is_none();
+            let Some(found) = found else { continue };
+            if !self.known.as_ref().is_some_and(|known| known.is_same(&found)) {
+                self.known = Some(found.clone());
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The lock as the store sees it. Whatever happens from then on is heard.
+    async fn look(&mut self) -> Result<Leadership> {
+        if self.events.is_none() {
+            self.events = Some(self.store.backend.watch().await?);
+        }
+        let views = self.store.backend.inspect(Query::Name(self.name.clone())).await?;
+        let view = views.into_iter().next();
+        let none = || Error::new(ErrorKind::Internal, "the store answered no view");
+        view.map(Leadership::of).ok_or_else(none)
+    }
+
+    /// The next event, or that there was none for a while.
+    async fn hear(&mut self) -> Heard {
+        let Some(events) = &mut self.events else { return Heard::End };
+        let mut alarm = pin!(self.store.sleep(LOOK_EVERY));
+        let mut event = pin!(events.next());
+        poll_fn(|context| {
+            if let Poll::Ready(event) = event.as_mut().poll(context) {
+                return Poll::Ready(event.map_or(Heard::End, Heard::Event));
+            }
+            alarm.as_mut().poll(context).map(|()| Heard::Nothing)
+        })
+        .await
+    }
+}
+
+fn is_missed(event: &WatchEvent) -> bool {
+    event.kind == WatchKind::Missed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn event(kind: WatchKind, fence: Option<u64>) -> WatchEvent {
+        let fence = fence.map(|fence| Fence::new(fence).unwrap());
+        WatchEvent { at: AT, name: LockName::new("a").unwrap(), kind, fence, label: None }
+    }
+
+    fn led(term: Option<u64>) -> Leadership {
+        let term = term.map(|term| Fence::new(term).unwrap());
+        Leadership::Led(LeaderView { term, label: None, since: AT })
+    }
+
+    /// The term, 0 for nobody, or nothing when the store has to be looked at.
+    fn term(leadership: Option<Leadership>) -> Option<u64> {
+        leadership.map(|leadership| match leadership {
+            Leadership::Vacant => 0,
+            Leadership::Led(leader) => leader.term.unwrap().get(),
+        })
+    }
+
+    #[test]
+    fn an_event_changes_who_leads_or_the_store_is_looked_at() {
+        use WatchKind::*;
+        let table = [
+            (Leadership::Vacant, Granted, Some(5), Some(5)),
+            (led(Some(5)), Granted, Some(9), Some(9)),
+            (led(Some(5)), Released, Some(5), Some(0)),
+            (led(Some(5)), Expired, Some(5), Some(0)),
+            (led(Some(5)), Revoked, Some(5), Some(0)),
+            (led(Some(5)), Queued, None, Some(5)),
+            (led(Some(5)), Abandoned, None, Some(5)),
+            // What was looked at may be ahead of the events.
+            (led(Some(9)), Granted, Some(5), Some(9)),
+            (led(Some(9)), Released, Some(5), Some(9)),
+            (Leadership::Vacant, Released, Some(5), Some(0)),
+            // The event alone does not tell.
+            (led(Some(5)), Released, Some(9), None),
+            (led(Some(5)), Missed, None, None),
+            (led(None), Granted, Some(5), None),
+            (Leadership::Vacant, Granted, None, None),
+        ];
+        for (known, kind, fence, expected) in table {
+            let what = format!("{known:?} {kind:?} {fence:?}");
+            assert_eq!(term(known.after(event(kind, fence))), expected, "{what}");
+        }
+    }
+}

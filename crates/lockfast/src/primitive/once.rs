@@ -1,0 +1,408 @@
+//! A job of which one run is enough for all machines: whoever comes first runs it, the others skip
+//! it.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::view::exact;
+use lockfast_core::{
+    Error, ErrorKind, Feature, HolderId, HolderView, LockName, LossCause, Mode, Moment, Query,
+    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, Wait, jitter,
+};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::lock::run_until_lost;
+use crate::lease::acquire::Target;
+use crate::lease::cell::LeaseCell;
+use crate::lease::handle::{Lease, Released};
+use crate::lease::policy::Policy;
+use crate::lease::state::{Event, Phase};
+use crate::lease::undo;
+use crate::store::Store;
+
+/// How soon a store that did not answer at the end of a job is asked again.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How often the store is asked whether it still knows the lease of a job that runs.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// A scheduled job that the whole fleet starts and one of them runs.
+///
+/// - **`at_most`** is the length of its lease. Nothing renews it: when the process dies, the lock is
+///   free by then, and a job that takes longer is stopped just before. Whoever needs longer after all
+///   says so, with [`Lease::extend`].
+/// - **`at_least`** keeps the lock for so long after the start of the job, also when the job and its
+///   process have ended before, so that a machine whose clock is behind does not run it once more.
+///   It is zero unless set.
+///
+/// Both are counted by the store. Nobody waits: who finds it taken skips it, and is told who has it
+/// and until when.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::{Locker, Ran};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let locker = Locker::connect("memory:").await?; // `embedded:` for all processes of a machine
+/// let report = locker
+///     .once("nightly-report", Duration::from_secs(600))?
+///     .at_least(Duration::from_secs(60))?;
+///
+/// let first = report.run(|lease| async move { format!("fence {}", lease.fence()) }).await?;
+/// assert!(matches!(first, Ran::Done(pages) if pages.starts_with("fence")));
+///
+/// match report.run(|_| async { "not again within a minute" }).await? {
+///     Ran::Done(_) => unreachable!(),
+///     Ran::Skipped(refusal) => println!("skipped: {refusal}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Once {
+    target: Target,
+    at_least: Duration,
+}
+
+/// What came of [`Once::run`].
+#[derive(Debug)]
+pub enum Ran<T> {
+    /// The job ran to its end here.
+    Done(T),
+    /// Somebody else runs it, or has run it just now.
+    Skipped(Refusal),
+}
+
+/// What came of [`Once::start`].
+#[derive(Debug)]
+pub enum OnceAttempt {
+    /// The job is ours.
+    Granted(OnceGuard),
+    /// Somebody else runs it, or has run it just now.
+    Taken(Refusal),
+}
+
+impl Once {
+    pub(crate) fn new(store: Arc<Store>, name: LockName, policy: Policy) -> Self {
+        let target = Target { store, name, mode: Mode::Exclusive, policy };
+        Self { target, at_least: Duration::ZERO }
+    }
+
+    /// The same job, whose lock is kept for at least so long after its start.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] for more than `at_most`, [`ErrorKind::Unsupported`] on a store
+    /// whose leases end with the process.
+    pub fn at_least(mut self, at_least: Duration) -> Result<Self> {
+        let at_most = self.at_most();
+        if at_least > at_most {
+            let message = format!(
+                "at_least {} is longer than at_most {}, after which the lock is free in any case",
+                exact(at_least),
+                exact(at_most)
+            );
+            return Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(self.name()));
+        }
+        if !at_least.is_zero() {
+            self.require_detached()?;
+        }
+        self.at_least = at_least;
+        Ok(self)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &LockName {
+        &self.target.name
+    }
+
+    /// How long the lock is held at most.
+    pub fn at_most(&self) -> Duration {
+        self.target.policy.ttl
+    }
+
+    /// Takes the lock if it is free: for a job that [`Once::run`] cannot run.
+    ///
+    /// # Cancel safety
+    /// Safe: when dropped at any point, the keeper gives back what may have been granted.
+    ///
+    /// # Errors
+    /// What the store meets.
+    pub async fn start(&self) -> Result<OnceAttempt> {
+        // Where a lease can outlive its process it does: a job that was killed has run, too.
+        let detached = self.require_detached().is_ok();
+        Ok(match self.target.acquire(Wait::No, detached).await? {
+            // Not before the store began to count, so that it keeps the lock for long enough.
+            Ok(cell) => {
+                let started = Moment::now();
+                let watch = self.clone().watch_over(Arc::clone(&cell));
+                let watch = self.target.store.keeper.runtime().spawn(watch).abort_handle();
+                let (lease, once) = (Lease(cell), self.clone());
+                OnceAttempt::Granted(OnceGuard { lease, once, started, watch, is_open: true })
+            }
+            Err(refusal) => OnceAttempt::Taken(refusal),
+        })
+    }
+
+    /// Runs the job, unless somebody else does or has just done so. When the lease is lost or
+    /// `at_most` is over, `body` is dropped where it stands.
+    ///
+    /// # Cancel safety
+    /// When dropped, `body` is dropped, and the lock is kept until `at_least` is over.
+    ///
+    /// # Errors
+    /// What the store meets; [`ErrorKind::Lost`] when the lease was lost, or `at_most` was over,
+    /// before `body` ended.
+    pub async fn run<F, Fut, T>(&self, body: F) -> Result<Ran<T>>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let guard = match self.start().await? {
+            OnceAttempt::Granted(guard) => guard,
+            OnceAttempt::Taken(refusal) => return Ok(Ran::Skipped(refusal)),
+        };
+        let lease = guard.lease.clone();
+        let finished = run_until_lost(&lease, body(lease.clone())).await;
+        let released = guard.finish().await?;
+        let value = finished?;
+        match released {
+            Released::AlreadyLost(cause) => Err(Error::lost(self.name(), cause)),
+            _ => Ok(Ran::Done(value)),
+        }
+    }
+
+    /// Ends a job that another process began at `started`: for whoever looks after one that died.
+    /// The lock is free at once, or when `at_least` is over.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, it may have happened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] on a store whose leases end with the process; what the store
+    /// meets. Then the lock is free when `at_most` is over.
+    pub async fn finish_detached(&self, holder: HolderId, started: Moment) -> Result<Released> {
+        self.require_detached()?;
+        self.give_back(holder, started).await
+    }
+
+    fn require_detached(&self) -> Result<()> {
+        let profile = self.target.store.backend.profile();
+        profile.require(Feature::Detached).map_err(|error| error.with_lock(self.name()))
+    }
+
+    /// Looks now and then whether the store still knows the lease, which a renewal would tell
+    /// otherwise: not every store tells at once that a lock was taken away.
+    async fn watch_over(self, cell: Arc<LeaseCell>) {
+        let Target { store, name, policy, .. } = &self.target;
+        let limit = policy.request_timeout;
+        loop {
+            tokio::time::sleep((policy.ttl / 6).min(LOOK_EVERY)).await;
+            let look = store.backend.inspect(Query::Name(name.clone()));
+            let Ok(views) = store.within(limit, look).await else { continue };
+            // A store may not be able to tell which grant it is.
+            let is_ours = |holder: &HolderView| holder.fence.is_none_or(|it| it == cell.fence);
+            if views.iter().flat_map(|view| &view.holders).any(is_ours) {
+                continue;
+            }
+            // It does not create, and it tells the cause.
+            let left = cell.state().deadline.remaining(Moment::now());
+            let ttl = store.backend.profile().ttl.fit(left);
+            let (holder, lock_delay) = (cell.holder, policy.lock_delay);
+            let request = RenewRequest { name: name.clone(), holder, ttl, lock_delay };
+            let answer = store.within(limit, store.backend.renew(vec![request])).await;
+            if let Ok([RenewOutcome::Lost(cause)]) = answer.as_deref() {
+                cell.apply(Event::Lost(cause.clone()), Moment::now());
+                return;
+            }
+        }
+    }
+
+    /// Asks the store once to let go of the lock, now or when `at_least` is over.
+    async fn give_back(&self, holder: HolderId, started: Moment) -> Result<Released> {
+        let Target { store, name, policy, .. } = &self.target;
+        let (name, limit) = (name.clone(), policy.request_timeout);
+        let ttl = match self.rest(Moment::now().since(started)) {
+            Rest::None => {
+                let request = ReleaseRequest { name, holder };
+                let outcome = store.within(limit, store.backend.release(request)).await;
+                store.telemetry.released(self.name(), &outcome);
+                return Ok(match outcome? {
+                    ReleaseOutcome::Released => Released::Released,
+                    ReleaseOutcome::NotHeld => Released::AlreadyLost(LossCause::Forgotten),
+                });
+            }
+            Rest::Whole(expires_in) => return Ok(Released::Kept { expires_in }),
+            Rest::Short(ttl) => ttl,
+        };
+        let request = RenewRequest { name, holder, ttl, lock_delay: Duration::ZERO };
+        match store.within(limit, store.backend.renew(vec![request])).await?.pop() {
+            Some(RenewOutcome::Renewed) => Ok(Released::Kept { expires_in: ttl }),
+            Some(RenewOutcome::Lost(cause)) => Ok(Released::AlreadyLost(cause)),
+            Some(RenewOutcome::Unanswered(error)) => Err(error.with_lock(self.name())),
+            None => Err(Error::new(ErrorKind::Internal, "the store answered no renewal")),
+        }
+    }
+
+    /// What has to remain of the lease when the job ends so long after its start.
+    fn rest(&self, elapsed: Duration) -> Rest {
+        let Policy { ttl: at_most, drift, .. } = self.target.policy;
+        // This clock may be fast; the store must not let go too early by its own.
+        let surely = elapsed.mul_f64(1.0 - drift);
+        let Some(rest) = self.at_least.checked_sub(surely).filter(|rest| !rest.is_zero()) else {
+            return Rest::None;
+        };
+        let fitting = self.target.store.backend.profile().ttl.fit(rest);
+        let whole = at_most.saturating_sub(elapsed);
+        if fitting < whole { Rest::Short(fitting) } else { Rest::Whole(whole) }
+    }
+
+    /// Lets go in the background until the store has answered, or the lease has ended by itself.
+    fn finish_in_background(
+        self,
+        holder: HolderId,
+        started: Moment,
+    ) -> oneshot::Receiver<Result<Released>> {
+        let (sender, answer) = oneshot::channel();
+        let store = Arc::clone(&self.target.store);
+        undo::work(&store, async move {
+            let until = started + self.at_most() + self.target.policy.lock_delay;
+            let mut outcome = self.give_back(holder, started).await;
+            let mut is_done = outcome.is_ok();
+            // Nobody may listen any more.
+            let _ = sender.send(outcome);
+            let mut pause = PAUSE_MIN;
+            while !is_done && !until.has_passed(Moment::now()) {
+                tokio::time::sleep(pause.mul_f64(0.5 + jitter())).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+                outcome = self.give_back(holder, started).await;
+                is_done = outcome.is_ok();
+            }
+        });
+        answer
+    }
+}
+
+/// What has to remain of a lease.
+#[derive(Debug, PartialEq)]
+enum Rest {
+    None,
+    /// This much from now on.
+    Short(Duration),
+    /// All of it, which is this much.
+    Whole(Duration),
+}
+
+/// A job that runs here. Dropping it ends it as [`OnceGuard::finish`] does, in the background.
+#[must_use = "the job counts as ended as soon as the guard is dropped"]
+#[derive(Debug)]
+pub struct OnceGuard {
+    lease: Lease,
+    once: Once,
+    /// Not before the store began to count.
+    started: Moment,
+    watch: AbortHandle,
+    is_open: bool,
+}
+
+impl OnceGuard {
+    /// The lease, for handing it to others.
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// When the job started, for [`Once::finish_detached`].
+    pub fn started(&self) -> Moment {
+        self.started
+    }
+
+    /// Ends the job: the lock is free at once, or when `at_least` is over.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, the keeper finishes it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ForkedProcess`] in a forked child; the parent still has the lock.
+    pub async fn finish(mut self) -> Result<Released> {
+        self.lease.0.check_process()?;
+        let (loss, answer) = self.close();
+        if let Some(cause) = loss {
+            return Ok(Released::AlreadyLost(cause));
+        }
+        let until = self.started + self.once.at_most();
+        match answer.await {
+            Ok(Ok(released)) => Ok(released),
+            Ok(Err(error)) => {
+                Ok(Released::Unknown { expires_in: until.remaining(Moment::now()), error })
+            }
+            Err(_) => Err(Error::new(ErrorKind::Internal, "the keeper's runtime has ended")),
+        }
+    }
+
+    /// Ends the lease here and lets go of it in the background. Also when it is lost: the deadline
+    /// is a little before the store's, and `at_least` may end with that.
+    fn close(&mut self) -> (Option<LossCause>, oneshot::Receiver<Result<Released>>) {
+        self.is_open = false;
+        self.watch.abort();
+        let cell = &self.lease.0;
+        let loss = match &cell.look().phase {
+            Phase::Lost(cause) => Some(cause.clone()),
+            _ => None,
+        };
+        cell.end(Moment::now());
+        (loss, self.once.clone().finish_in_background(cell.holder, self.started))
+    }
+}
+
+impl Deref for OnceGuard {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+impl Drop for OnceGuard {
+    fn drop(&mut self) {
+        if self.is_open && self.lease.0.check_process().is_ok() {
+            drop(self.close());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_remains_is_never_longer_than_the_lease() {
+        let ms = Duration::from_millis;
+        let locker = crate::Locker::connect("memory:").await.unwrap();
+        let job = |at_least| locker.once("a", ms(10_000)).unwrap().at_least(at_least).unwrap();
+        assert_eq!(job(ms(0)).rest(ms(0)), Rest::None);
+        // A hundredth of what has passed may be this clock's fault.
+        assert_eq!(job(ms(4_000)).rest(ms(1_000)), Rest::Short(ms(3_010)));
+        assert_eq!(job(ms(4_000)).rest(ms(4_010)), Rest::Short(ms(100)), "the shortest lease");
+        assert_eq!(job(ms(4_000)).rest(ms(4_100)), Rest::None);
+        assert_eq!(job(ms(10_000)).rest(ms(1_000)), Rest::Whole(ms(9_000)));
+        assert_eq!(job(ms(9_950)).rest(ms(9_945)), Rest::Whole(ms(55)));
+        assert_eq!(job(ms(10_000)).rest(ms(11_000)), Rest::None);
+    }
+
+    #[tokio::test]
+    async fn times_that_do_not_go_together_are_refused() {
+        let second = Duration::from_secs(1);
+        let locker = crate::Locker::connect("memory:").await.unwrap();
+        let error = locker.once("a", 2 * second).unwrap().at_least(3 * second).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig);
+        assert!(error.to_string().contains("at_least 3s is longer than at_most 2s"), "{error}");
+        for at_most in [Duration::ZERO, 25 * 3600 * second] {
+            let error = locker.once("a", at_most).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidTtl);
+            assert!(error.to_string().contains("at_most is the length"), "{error}");
+        }
+    }
+}
