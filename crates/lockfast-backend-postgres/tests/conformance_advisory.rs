@@ -36,6 +36,7 @@ const IGNORED: &[(&str, &str)] = &[
     ("inspect::gives_no_secret_away", NO_EVENTS),
     ("inspect::lists_only_what_is_wanted", NO_EXPIRY),
     ("inspect::shows_holders_and_waiters", "the server does not say which session has which fence"),
+    ("leader::is_seen_by_those_who_only_look", NO_EVENTS),
     ("lease::is_lengthened_by_the_store", NO_EXPIRY),
     ("lease::of_a_waiter_may_be_as_long_as_any", NO_EXPIRY),
     ("lease::that_nobody_keeps_is_kept_by_its_id", NO_DETACHING),

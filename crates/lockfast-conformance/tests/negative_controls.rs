@@ -53,6 +53,15 @@ fn run_control((defect, expected): &(Defect, &str)) -> Option<String> {
     }
 }
 
+/// Nothing renews the lease of a job, so that what nobody tells has to be looked for.
+#[test]
+fn a_job_is_stopped_although_nobody_tells_of_its_loss() {
+    const CASE: &str = "once::is_stopped_when_it_is_taken_away";
+    let untold = Reference::with(Some(Defect::RevokeIsUntold));
+    let report = lockfast_conformance::run(untold, TIME_LIMIT, |case| case == CASE);
+    assert!(matches!(report.verdict(CASE), Some(Verdict::Passed)), "{report}");
+}
+
 #[test]
 fn a_pinned_list_that_does_not_match_fails() {
     let unknown = Reference::with(None).ignoring(&[("queue::no_such_case", "a typing error")]);

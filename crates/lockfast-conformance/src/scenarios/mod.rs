@@ -2,8 +2,10 @@
 //! must hold on every store.
 
 mod acquisition;
+mod leader;
 mod lease;
 mod loss;
+mod once;
 mod primitives;
 mod process;
 
@@ -14,8 +16,15 @@ use lockfast::{Lock, Locker, Mode, Options};
 use crate::arena::Arena;
 use crate::case::Group;
 
-pub(crate) const GROUPS: &[&Group] =
-    &[&acquisition::GROUP, &lease::GROUP, &loss::GROUP, &primitives::GROUP, &process::GROUP];
+pub(crate) const GROUPS: &[&Group] = &[
+    &acquisition::GROUP,
+    &leader::GROUP,
+    &lease::GROUP,
+    &loss::GROUP,
+    &once::GROUP,
+    &primitives::GROUP,
+    &process::GROUP,
+];
 
 const LONG_TTL: Duration = Duration::from_secs(60);
 

@@ -92,5 +92,12 @@ impl Defect {
         (Self::ExpiryIsSilent, "watch::tells_of_an_expiry"),
         (Self::NeedsRuntime, "cancellation::works_outside_any_runtime"),
         (Self::DetachedLeaseDies, "release::of_a_detached_lease_is_asked_for"),
+        (Self::DoubleGrant, "leader::one_leads_and_the_terms_rise"),
+        (Self::FenceRepeats, "leader::one_leads_and_the_terms_rise"),
+        (Self::WaiterOutlivesCancel, "leader::campaigns_that_are_dropped_leave_nothing"),
+        (Self::DoubleGrant, "once::runs_in_one_place"),
+        (Self::ExpiresEarly, "once::is_kept_for_at_least"),
+        (Self::NeverExpires, "once::is_kept_for_at_least"),
+        (Self::NeverExpires, "once::that_is_cancelled_is_kept_for_at_least"),
     ];
 }
