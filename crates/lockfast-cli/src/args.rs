@@ -58,6 +58,8 @@ pub(crate) enum Format {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Run),
+    Once(Once),
+    Elect(Elect),
     Acquire(Acquire),
     Renew(Renew),
     Release(Release),
@@ -74,7 +76,7 @@ pub(crate) enum Command {
 }
 
 /// How a lock is asked for.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct Claim {
     /// Wait at most so long for a taken lock [default: as long as it takes]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
@@ -118,33 +120,121 @@ pub(crate) struct Run {
     pub(crate) name: OsString,
     #[command(flatten)]
     pub(crate) claim: Claim,
+    #[command(flatten)]
+    pub(crate) times: Times,
+    /// What happens to the command when the lease is lost
+    #[arg(long, value_enum, default_value = "kill")]
+    pub(crate) on_lost: OnLost,
+    /// Exit with N when the lock is not acquired [default: 75]
+    #[arg(short = 'E', value_name = "N")]
+    pub(crate) exit_busy: Option<u8>,
+    #[command(flatten)]
+    pub(crate) token: Token,
+    #[command(flatten)]
+    pub(crate) work: Work,
+}
+
+/// How a lease is kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Times {
     /// How long a lease lasts without renewal [default: 30s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) ttl: Option<OsString>,
     /// How often it is renewed [default: a third of the ttl]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) renew: Option<OsString>,
-    /// What happens to the command when the lease is lost
-    #[arg(long, value_enum, default_value = "kill")]
-    pub(crate) on_lost: OnLost,
-    /// How long the command may take to stop before it is killed [default: 5s]
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub(crate) grace: Option<OsString>,
-    /// Exit with N when the lock is not acquired [default: 75]
-    #[arg(short = 'E', value_name = "N")]
-    pub(crate) exit_busy: Option<u8>,
-    /// Set a variable in the command's environment
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub(crate) env: Vec<OsString>,
+}
+
+/// Who is told the fence, beside the command.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Token {
     /// Write the fence to this file before the command starts
     #[arg(long, value_name = "PATH")]
     pub(crate) token_file: Option<PathBuf>,
     /// Write the fence to this open file descriptor before the command starts
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) fd: Option<OsString>,
+}
+
+/// What is run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Work {
+    /// How long the command may take to stop before it is killed [default: 5s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) grace: Option<OsString>,
+    /// Set a variable in the command's environment
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<OsString>,
     /// The command and its arguments; no shell is involved
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Run a scheduled command once for all machines that start it
+///
+/// Whoever comes first runs it. The others do not wait: they skip it with exit status 75 and say who
+/// has it and until when. The lock is held for at most --at-most, which nothing prolongs: a command
+/// that takes longer is stopped before. It is held for at least --at-least, also when the command has
+/// ended before that, so that machines whose clocks differ do not run it twice.
+///
+/// Exit status: as of `run`; 75 skipped (or the one given with -E); 120 the lease was lost, or
+/// --at-most was over.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "lockfast once [OPTIONS] --at-most <DURATION> <NAME> -- <COMMAND>...",
+    after_help = "Examples:
+  lockfast once nightly-report --at-most 10m -- ./report.sh
+  lockfast once nightly-report --at-most 10m --at-least 1m -E 0 -- ./report.sh"
+)]
+pub(crate) struct Once {
+    /// The lock
+    pub(crate) name: OsString,
+    /// How long the command may take; if everything dies, the lock is free after that
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) at_most: OsString,
+    /// How long after its start nobody else runs it [default: until it ends]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) at_least: Option<OsString>,
+    /// What people read about this holder
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<OsString>,
+    /// Exit with N when it is skipped [default: 75]
+    #[arg(short = 'E', value_name = "N")]
+    pub(crate) exit_busy: Option<u8>,
+    #[command(flatten)]
+    pub(crate) token: Token,
+    #[command(flatten)]
+    pub(crate) work: Work,
+}
+
+/// Keep a command running on exactly one machine
+///
+/// Waits to be elected, runs the command while it leads, stops it when it is deposed, and stands for
+/// election again. When the command ends by itself, the next in line is elected at once, and this one
+/// exits. TERM and INT stop the command, within --grace, and then the next is elected. The command
+/// sees LOCKFAST_NAME, and the term as LOCKFAST_FENCE.
+///
+/// Exit status: the command's own when it ends by itself or by a signal to `elect`; 125 Lockfast
+/// failed; 126 the command cannot be executed; 127 it was not found; 128+N ended by signal N.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "lockfast elect [OPTIONS] <NAME> -- <COMMAND>...",
+    after_help = "Examples:
+  lockfast elect scheduler --ttl 10s -- ./scheduler.sh"
+)]
+pub(crate) struct Elect {
+    /// The lock; who has it leads
+    pub(crate) name: OsString,
+    #[command(flatten)]
+    pub(crate) times: Times,
+    /// What people read about this candidate
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<OsString>,
+    /// How much longer than the lease the store keeps others out when it is not released
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) lock_delay: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) work: Work,
 }
 
 /// What happens to the command when the lease is lost.

@@ -4,10 +4,13 @@
 
 use std::time::Duration;
 
-use lockfast::{Profile, TtlLimits};
-use lockfast_core::view::exact;
+use lockfast::{Options, Profile, TtlLimits};
+use lockfast_core::view::{brief, exact};
 
+use crate::args::Times;
+use crate::exit::Failure;
 use crate::output::Output;
+use crate::plan;
 
 const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
@@ -25,6 +28,35 @@ impl LeaseTime {
     pub(crate) fn of(chosen: Option<Duration>) -> Self {
         let ttl = chosen.unwrap_or(TTL_DEFAULT);
         Self { ttl, renew_interval: None, is_default: chosen.is_none() }
+    }
+
+    /// The lease time that was typed.
+    ///
+    /// # Errors
+    /// When a duration is not one, or two renewals do not fit.
+    pub(crate) fn typed(times: &Times) -> Result<Self, Failure> {
+        let mut time = Self::of(times.ttl.as_deref().map(plan::ttl).transpose()?);
+        if let Some(renew) = &times.renew {
+            let interval = plan::span("--renew", renew, Duration::from_millis(1))?;
+            if interval * 2 > time.ttl {
+                return Err(Failure::usage(format!(
+                    "--renew {} does not fit --ttl {}: two renewals must fit into a lease",
+                    brief(interval),
+                    brief(time.ttl)
+                )));
+            }
+            time.renew_interval = Some(interval);
+        }
+        Ok(time)
+    }
+
+    /// The options with these times.
+    pub(crate) fn apply_to(self, options: Options) -> Options {
+        let options = options.ttl(self.ttl);
+        match self.renew_interval {
+            Some(interval) => options.renew_interval(interval),
+            None => options,
+        }
     }
 
     /// What the store can keep of it; says so when that is something else.

@@ -22,7 +22,7 @@ pub(crate) const URL_VARIABLE: &str = "LOCKFAST_URL";
 pub(crate) const WITHHELD_VARIABLE: &str = "LOCKFAST_URL_WITHHELD";
 
 /// The shortest lease that can be asked for.
-const TTL_MIN: Duration = Duration::from_millis(100);
+pub(crate) const TTL_MIN: Duration = Duration::from_millis(100);
 
 /// Where the locks are.
 pub(crate) struct Store {

@@ -52,6 +52,8 @@ enum ToGuard {
         /// Its number.
         number: i32,
     },
+    /// The command has its grace from now on, and not longer.
+    Stop,
     /// The lease is lost.
     Lost,
     /// The lock was let go; nothing is left to do.
@@ -114,6 +116,7 @@ struct Start {
     /// The file whose being open keeps the lease alive in a store that watches processes.
     witness: Option<OsString>,
     lease: LeaseTerms,
+    once: Option<OnceTimes>,
     path: OsString,
     /// The command as typed, with its arguments.
     argv: Vec<OsString>,
@@ -125,6 +128,17 @@ struct Start {
     foreground: bool,
     /// The wrapper's process group, which gets the terminal back.
     wrapper_group: i32,
+}
+
+/// How long the lock of a job that runs once is held.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct OnceTimes {
+    /// The length of the lease.
+    pub(crate) at_most: Duration,
+    /// From the start of the job on.
+    pub(crate) at_least: Duration,
+    /// The start of the job, as in [`Moment::host_ns`].
+    pub(crate) started_ns: u64,
 }
 
 /// What is known about the lease, and what to do when it ends.

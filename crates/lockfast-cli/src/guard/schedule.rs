@@ -49,6 +49,11 @@ impl Schedule {
         self.end_lease(now);
     }
 
+    /// Somebody wants the command to end.
+    pub(super) fn asked(&mut self, now: Moment) {
+        self.kill_at = earlier(self.kill_at, now + self.terms.grace);
+    }
+
     /// The wrapper is gone, and with it whoever renews the lease.
     pub(super) fn abandoned(&mut self, now: Moment) {
         self.stop(now, ABANDONED_GRACE.min(self.terms.grace));
@@ -203,6 +208,18 @@ mod tests {
             let mut schedule = schedule(start, on_lost);
             schedule.abandoned(start);
             check(&mut schedule, start, &[(0, TERM_ALL), (290, None), (310, KILL)]);
+        }
+    }
+
+    #[test]
+    fn a_command_that_was_asked_to_end_has_its_grace() {
+        let start = Moment::now();
+        for on_lost in [OnLost::Kill, OnLost::Term, OnLost::Warn] {
+            let mut schedule = schedule(start, on_lost);
+            schedule.asked(start);
+            schedule.asked(start + Duration::from_secs(1));
+            check(&mut schedule, start, &[(0, None), (4_900, None), (5_100, KILL)]);
+            assert!(!schedule.is_for_lease());
         }
     }
 

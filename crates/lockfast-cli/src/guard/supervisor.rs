@@ -18,7 +18,9 @@ use rustix::process::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::link::{self, Link};
-use super::{COMMAND, Ending, FromGuard, LeaseTerms, STUCK_PAUSE, SWEEP_PAUSE, Start, ToGuard};
+use super::{
+    COMMAND, Ending, FromGuard, LeaseTerms, OnceTimes, STUCK_PAUSE, SWEEP_PAUSE, Start, ToGuard,
+};
 use crate::args::OnLost;
 use crate::exit::{Failure, LOST, NOT_EXECUTABLE, RUN_FAILED};
 use crate::held::{self, Held, Hold};
@@ -43,6 +45,10 @@ pub(crate) struct Job {
     pub(crate) is_bound_to_connection: bool,
     /// The lease time.
     pub(crate) ttl: Duration,
+    /// The times of a lease that is not renewed.
+    pub(crate) once: Option<OnceTimes>,
+    /// Whether TERM and INT end the command for certain, or only reach it.
+    pub(crate) ends_by_signal: bool,
     /// How long the command may take to stop.
     pub(crate) grace: Duration,
     /// What happens to it on loss.
@@ -67,6 +73,8 @@ pub(crate) struct Verdict {
     pub(crate) ending: Ending,
     /// Whether it was stopped for the sake of the lease.
     pub(crate) for_lease: bool,
+    /// Which signal it was to end by.
+    pub(crate) asked_by: Option<Signal>,
 }
 
 /// The wrapper while its command runs.
@@ -82,6 +90,9 @@ pub(crate) struct Supervisor<'a> {
     command: Option<Pid>,
     lost_at: Option<Moment>,
     warned: bool,
+    is_renewed: bool,
+    ends_by_signal: bool,
+    asked_by: Option<Signal>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -124,6 +135,7 @@ impl<'a> Supervisor<'a> {
             holder: lease.holder().to_hex(),
             witness: job.witness,
             lease: terms,
+            once: job.once,
             path: job.path,
             argv: job.argv,
             set,
@@ -143,6 +155,9 @@ impl<'a> Supervisor<'a> {
             command: None,
             lost_at: None,
             warned: false,
+            is_renewed: job.once.is_none(),
+            ends_by_signal: job.ends_by_signal,
+            asked_by: None,
         })
     }
 
@@ -193,9 +208,7 @@ impl<'a> Supervisor<'a> {
                     seen = version;
                     self.tell_deadline();
                 }
-                signal = signals.next() => self.link.send(&ToGuard::Signal {
-                    number: signal.as_raw(),
-                }),
+                signal = signals.next() => self.pass_on(signal),
                 _ = children.recv() => drop(tree::reap()),
                 () = self.timer.wait(backstop) => {
                     self.output.warn("the guard process did not act in time; stopping the command");
@@ -203,6 +216,7 @@ impl<'a> Supervisor<'a> {
                     return Ok(Verdict {
                         ending: Ending::Signal(Signal::KILL.as_raw()),
                         for_lease: true,
+                        asked_by: self.asked_by,
                     });
                 }
             }
@@ -223,9 +237,10 @@ impl<'a> Supervisor<'a> {
                 ));
             }
             FromGuard::Stopped => self.stop_with_command(),
-            FromGuard::Stopping if self.lost_at.is_none() => self.output.warn(
-                "the lease could not be renewed in time; stopping the command before it ends",
-            ),
+            FromGuard::Stopping if self.lost_at.is_none() => self.output.warn(match self.is_renewed {
+                true => "the lease could not be renewed in time; stopping the command before it ends",
+                false => "the time of --at-most is almost over; stopping the command",
+            }),
             FromGuard::Stopping => {}
             FromGuard::Leftovers { count } => self.output.warn(&format!(
                 "the command ended but left {count} process(es) behind; stopping them before the \
@@ -235,10 +250,19 @@ impl<'a> Supervisor<'a> {
                 "processes that must end may not be signalled: {pids:?}; waiting for them"
             )),
             FromGuard::Ended { status, for_lease } => {
-                return Ok(Some(Verdict { ending: status, for_lease }));
+                let asked_by = self.asked_by;
+                return Ok(Some(Verdict { ending: status, for_lease, asked_by }));
             }
         }
         Ok(None)
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        self.link.send(&ToGuard::Signal { number: signal.as_raw() });
+        if self.ends_by_signal && matches!(signal, Signal::TERM | Signal::INT) {
+            self.asked_by.get_or_insert(signal);
+            self.link.send(&ToGuard::Stop);
+        }
     }
 
     fn lose(&mut self, cause: &LossCause) {

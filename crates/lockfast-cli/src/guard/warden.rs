@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::link::{self, Link};
 use super::schedule::{Schedule, Step};
-use super::{Ending, FromGuard, STUCK_PAUSE, SWEEP_PAUSE, Start, ToGuard};
+use super::{Ending, FromGuard, OnceTimes, STUCK_PAUSE, SWEEP_PAUSE, Start, ToGuard};
 use crate::exit::{Failure, INTERNAL};
 use crate::output::Output;
 use crate::plan::Store;
@@ -147,6 +147,7 @@ impl Warden {
             Some(ToGuard::Go) => self.launch(),
             Some(ToGuard::Deadline { host_ns }) => self.schedule.renewed(host_ns),
             Some(ToGuard::Signal { number }) => self.pass_on(number),
+            Some(ToGuard::Stop) => self.schedule.asked(Moment::now()),
             Some(ToGuard::Lost) => self.schedule.lost(Moment::now()),
             Some(ToGuard::Released) => return Next::Exit,
             Some(ToGuard::Start(_)) => {}
@@ -315,7 +316,15 @@ impl Warden {
         let locker = Store::at(self.start.url.clone())?.connect(Locker::builder()).await?;
         let name = LockName::new(&self.start.name)?;
         let holder = HolderId::parse(&self.start.holder)?;
-        locker.release_detached(&name, holder).await?;
+        match self.start.once {
+            Some(OnceTimes { at_most, at_least, started_ns }) => {
+                let job = locker.once(&name, at_most)?.at_least(at_least)?;
+                job.finish_detached(holder, Moment::from_host_ns(started_ns)).await?;
+            }
+            None => {
+                locker.release_detached(&name, holder).await?;
+            }
+        }
         Ok(())
     }
 }

@@ -47,6 +47,14 @@ const HELLO: &str = "cargo run --bin lockfast -- run hello -- sh -c 'echo \"fenc
                      of lock $LOCKFAST_NAME\"'";
 const CURL: &str = "lockfast run account/7 -- sh -c \\
   'curl --fail -H \"Fencing-Token: $LOCKFAST_FENCE\" -d @new-state https://accounts.internal/7'";
+const ONCE: &str = "lockfast once nightly-report --at-most 10m -- ./report.sh";
+const ONCE_KEPT: &str =
+    "lockfast once nightly-report --at-most 10m --at-least 1m -E 0 -- ./report.sh";
+const ONCE_CRON: &str =
+    "lockfast once nightly-report --at-most 1h --at-least 5m -E 0 -- /usr/local/bin/report";
+const ELECT: &str = "lockfast elect scheduler --ttl 10s -- ./scheduler.sh";
+const ELECT_SERVICE: &str =
+    "/usr/local/bin/lockfast elect importer --ttl 10s -- /usr/local/bin/importer";
 const LOOK: &str = "lockfast show nightly-report; lockfast list; lockfast watch";
 const HELD: &str = "nightly-report: exclusive by lockfast (pid N on ";
 
@@ -92,12 +100,21 @@ const CLAIMS: &[Claim] = &[
     claim(CURL, "", 0, &[], "curl --fail -H Fencing-Token: N -d @new-state https:"),
     claim(SCRIPT, "", 0, &[], "do-something --fencing-token N"),
     claim(SCRIPT, "backup", 75, &["is held by"], ""),
+    claim(ONCE, "", 0, &[], "report.sh"),
+    claim(ONCE, "nightly-report", 75, &["skipped: lock", "is held by lockfast (pid N on "], ""),
+    claim(ONCE_KEPT, "", 0, &[], "report.sh"),
+    claim(ONCE_KEPT, "nightly-report", 0, &["skipped: lock"], ""),
+    claim(ONCE_CRON, "", 0, &[], "report"),
+    claim(ELECT, "", 0, &["elected with term N"], "scheduler.sh"),
+    claim(ELECT_SERVICE, "", 0, &["elected with term N"], "importer"),
+    claim("lockfast show scheduler", "scheduler", 0, &["scheduler: exclusive by"], ""),
+    claim("lockfast watch scheduler", "", 130, &[], ""),
     claim("lockfast torture --on embedded: --seed 7 --plan", "", 0, &[], ""),
 ];
 
 /// Programs that the snippets start, beside `cargo`.
 const PROGRAMS: [&str; 6] = ["make", "curl", "do-something", "sync-mail", "report", "importer"];
-const SCRIPTS: [&str; 2] = ["report.sh", "call-api"];
+const SCRIPTS: [&str; 3] = ["report.sh", "call-api", "scheduler.sh"];
 
 /// Notes its name and arguments.
 const STUB: &str = "#!/bin/sh\necho \"${0##*/} $*\" >> calls\n";
@@ -237,7 +254,10 @@ fn every_snippet_does_what_its_page_says() {
             expected => calls.contains(expected) || without_numbers(&calls).contains(expected),
         };
         assert!(called, "{}: {:?} and not {calls:?}", claim.snippet, claim.calls);
-        if claim.taken.is_empty() {
+        if claim.snippet.contains("--at-least") {
+            // It is kept although the command has ended.
+            assert!(!sandbox.run(["list"]).expect(0).stdout.is_empty(), "{}", claim.snippet);
+        } else if claim.taken.is_empty() {
             eventually("nothing to be held", || sandbox.run(["list"]).expect(0).stdout.is_empty());
         }
     }

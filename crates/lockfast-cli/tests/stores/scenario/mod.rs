@@ -3,11 +3,13 @@
 mod contention;
 mod crash;
 mod doctor;
+mod elect;
 mod exits;
 mod loss;
 mod modes;
 mod names;
 mod nesting;
+mod once;
 mod scripts;
 mod signals;
 mod waiting;
@@ -29,6 +31,8 @@ struct Group {
 /// Those that take long begin first, so that the last one does not run alone.
 const GROUPS: &[Group] = &[
     crash::GROUP,
+    elect::GROUP,
+    once::GROUP,
     contention::GROUP,
     waiting::GROUP,
     signals::GROUP,
