@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::{ErrorKind, HolderId, LockName, LossCause, Moment};
+use lockfast_core::{ErrorKind, HolderId, LockName, LossCause, Mode, Moment};
 use tokio::sync::mpsc;
 
 use crate::batch::range;
@@ -210,8 +210,9 @@ impl Store {
                 self.lose(&claim.key, at, LossCause::Forgotten);
             }
         }
-        let is_misplaced =
-            |(_, claim): &(HolderId, Claim)| line.check_use(claim.mode, claim.revision).is_err();
+        let is_misplaced = |(_, claim): &(HolderId, Claim)| {
+            claim.mode != Mode::Exclusive && line.check_use(claim.mode, claim.revision).is_err()
+        };
         let misplaced: Vec<(HolderId, Claim)> =
             self.claims.of_lock(name).into_iter().filter(is_misplaced).collect();
         let present: Vec<Place> = line.granted().map(Entry::place).collect();
