@@ -50,6 +50,7 @@ impl Link {
             while matches!(&*self.state.borrow(), State::Up(..)) {
                 self.given_up.notified().await;
             }
+            self.dialer.crew().set_plug(None);
             let mut pause = PAUSE_MIN;
             loop {
                 match self.dialer.dial().await {

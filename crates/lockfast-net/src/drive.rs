@@ -150,7 +150,11 @@ impl Drive {
             drop(work);
             let ended =
                 self.turning.compare_exchange(TURNING, IDLE, Ordering::SeqCst, Ordering::SeqCst);
-            if ended.is_ok() {
+            // Whoever heard something after it was looked for above, and before this was at it,
+            // has left it to this.
+            let is_missed = || self.has_arrived.load(Ordering::SeqCst);
+            if ended.is_ok() && (!is_missed() || self.turning.swap(AGAIN, Ordering::SeqCst) != IDLE)
+            {
                 return;
             }
         }
@@ -216,3 +220,7 @@ fn remember(task: &Mutex<Option<Waker>>, context: &Context<'_>) {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+#[path = "drive_test.rs"]
+mod tests;

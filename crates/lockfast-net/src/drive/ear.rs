@@ -73,8 +73,8 @@ struct Ear {
     drive: Weak<Drive>,
     store: Weak<dyn Gather>,
     number: u64,
-    /// Which connection it listens to.
-    socket: Option<(u64, Readiness)>,
+    /// Which connection it listens to, until the other side ends it.
+    socket: Option<(u64, Option<Readiness>)>,
     has_listened: bool,
 }
 
@@ -107,13 +107,21 @@ impl Ear {
         if self.socket.as_ref().is_none_or(|(of, _)| *of != connection) {
             self.socket = None;
             let Some(plug) = lock(&drive.plug).clone() else { return true };
-            self.socket = Readiness::new(&plug).ok().map(|readiness| (connection, readiness));
+            self.socket = Readiness::new(&plug).ok().map(|it| (connection, Some(it)));
             self.has_listened = true;
         }
-        let Some((_, readiness)) = &self.socket else { return true };
+        let Some((_, socket)) = &mut self.socket else { return true };
         let mut has_come = false;
-        while let Poll::Ready(Ok(())) = readiness.poll_read(context) {
+        while let Some(readiness) = socket
+            && let Poll::Ready(Ok(())) = readiness.poll_read(context)
+        {
             has_come = true;
+            if readiness.has_ended() {
+                // It is ready for ever, and the last that arrives is there.
+                *socket = None;
+                let plug = lock(&drive.plug);
+                plug.iter().for_each(|plug| plug.end());
+            }
         }
         if has_come {
             drive.has_arrived.store(true, Ordering::SeqCst);

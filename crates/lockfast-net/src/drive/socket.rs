@@ -4,12 +4,12 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 
 use super::{lock, remember, wake};
 
@@ -29,6 +29,8 @@ pub struct Plug {
     /// Whether something may have arrived. It is cleared before reading, so that whatever arrives
     /// later sets it again.
     may_read: AtomicBool,
+    /// Whether the other side has sent all that it will.
+    has_ended: AtomicBool,
     /// Who reads, and waits for something to arrive.
     reader: Mutex<Option<Waker>>,
     is_clogged: AtomicBool,
@@ -43,6 +45,7 @@ impl Plug {
         let plug = Self {
             raw,
             may_read: AtomicBool::new(true),
+            has_ended: AtomicBool::new(false),
             reader: Mutex::default(),
             is_clogged: AtomicBool::new(false),
             is_encrypted: AtomicBool::new(false),
@@ -92,6 +95,11 @@ impl Plug {
         wake(&self.reader);
     }
 
+    /// Nothing more will arrive: what is there is read to its end, and nobody has to be told.
+    pub(super) fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+    }
+
     fn poll_listening(
         &self,
         context: &mut Context<'_>,
@@ -125,8 +133,10 @@ impl AsyncRead for Socket {
                 };
                 match read {
                     Ok(count) => {
-                        // Less than there was room for was all that there was; nothing is the end.
-                        if count == wanted || count == 0 {
+                        // Less than there was room for was all that there was, unless the end
+                        // comes behind it; nothing is the end.
+                        let is_more = count == wanted || plug.has_ended.load(Ordering::SeqCst);
+                        if is_more || count == 0 {
                             plug.may_read.store(true, Ordering::SeqCst);
                         }
                         buffer.advance(count);
@@ -211,6 +221,16 @@ impl Readiness {
             Self::Unix(socket) => socket.poll_read_ready(context),
         };
         polled.map_ok(|()| self.clear(Interest::READABLE))
+    }
+
+    /// Whether the other side has sent all that it will. Then it can be read for ever.
+    pub(super) fn has_ended(&self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let is_end = |ready: Poll<io::Result<Ready>>| matches!(ready, Poll::Ready(Ok(it)) if it.is_read_closed());
+        match self {
+            Self::Tcp(socket) => is_end(pin!(socket.ready(Interest::READABLE)).poll(&mut context)),
+            Self::Unix(socket) => is_end(pin!(socket.ready(Interest::READABLE)).poll(&mut context)),
+        }
     }
 
     /// Whether something can be written, likewise.
