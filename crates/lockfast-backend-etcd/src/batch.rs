@@ -18,7 +18,7 @@ use crate::wire::{
 /// What the server allows in one transaction unless it is set up otherwise.
 pub(crate) const OPS_MAX: usize = 128;
 /// How many keys of a lock a new claim looks at: a free lock has one.
-const LOOK_MAX: i64 = 16;
+pub(crate) const LOOK_MAX: i64 = 16;
 
 type Asker<T> = oneshot::Sender<Result<T, Failure>>;
 

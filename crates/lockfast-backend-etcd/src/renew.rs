@@ -15,6 +15,7 @@ use crate::observer::cause_of_end;
 use crate::record::{Record, State};
 use crate::session::{Class, Session};
 use crate::store::Store;
+use crate::turn::Confirmed;
 use crate::wire::{
     EventType, KeyValue, Op, PutRequest, RangeRequest, TxnRequest, WatchCreateRequest, WatchOp,
     WatchRequest,
@@ -184,9 +185,23 @@ impl Store {
         let Some(claim) = claim else { return self.renew_elsewhere(&request, lasting).await };
         self.settle_doubt(request.holder).await?;
         let class = class_of(lasting, claim.is_detached);
-        let put = self.put_under(request.holder, &claim, (class, Some(asked)), State::Held).await?;
-        if put.is_none() {
-            return self.end_of(&request, &claim).await;
+        let (holder, lease) = (request.holder, (class, Some(asked)));
+        let confirmed = match claim.session.class {
+            Class::Waiting => self.confirm(holder, &claim, lease).await?,
+            Class::Hold(_) | Class::Own(_) => {
+                let put = self.put_under(holder, &claim, lease, State::Held).await?;
+                put.map_or(Confirmed::Gone, Confirmed::Under)
+            }
+        };
+        match confirmed {
+            Confirmed::Under(_) => {}
+            Confirmed::Gone => return self.end_of(&request, &claim).await,
+            Confirmed::NotFirst => {
+                self.watches.reopen_line(&self, &claim.name);
+                // What is not answered is done again later.
+                let _ = self.withdraw(holder).await;
+                return Ok(RenewOutcome::Lost(LossCause::Forgotten));
+            }
         }
         if matches!(claim.session.class, Class::Own(_)) {
             self.condemn(&claim.session);

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::{AcquireOutcome, AcquireRequest, Grant, Moment, Wait};
+use lockfast_core::queue::Ahead;
+use lockfast_core::{AcquireOutcome, AcquireRequest, Grant, HolderId, Moment, Wait};
 use tokio::sync::oneshot;
 
 use crate::acquire::fence_of;
+use crate::batch::{LOOK_MAX, range};
 use crate::claim::{Claim, Stage, class_of, lasting};
 use crate::failure::Failure;
 use crate::gate::Entering;
+use crate::line::Entry;
 use crate::record::State;
+use crate::session::{Class, Session};
 use crate::store::Store;
+use crate::wire::RangeRequest;
 
 /// How long a lock that is handed over lasts until its holder confirms it: less than it takes
 /// others to give such a holder up.
@@ -22,6 +27,7 @@ const BRIEF_MIN: Duration = Duration::from_millis(600);
 const SAFE_SHARE: f64 = 0.95;
 /// How often a wait looks whether it still makes sense.
 const POLL: Duration = Duration::from_secs(5);
+
 /// What ended a wait.
 pub(crate) enum Waited {
     /// Something became of the claim.
@@ -29,6 +35,15 @@ pub(crate) enum Waited {
     TimeUp,
     /// Nobody waits for the answer, or the holder asks for something else.
     GivenUp,
+}
+
+/// What became of a claim whose turn was to be confirmed.
+pub(crate) enum Confirmed {
+    /// It has the lock, under this lease.
+    Under(Arc<Session>),
+    Gone,
+    /// Others are ahead of it.
+    NotFirst,
 }
 
 impl Store {
@@ -81,12 +96,56 @@ impl Store {
             return Ok(held.map(|session| grant.in_session(session.number())));
         }
         let lease = (class_of(lasting, request.detached), None);
-        let put = self.put_under(request.holder, &claim, lease, State::Held).await?;
-        let Some(session) = put else { return Ok(None) };
+        let session = match self.confirm(request.holder, &claim, lease).await? {
+            Confirmed::Under(session) => session,
+            Confirmed::Gone => return Ok(None),
+            Confirmed::NotFirst => {
+                self.claims.set_stage(request.holder, claim.revision, Stage::Waiting);
+                self.watches.reopen_line(self, &claim.name);
+                return Ok(None);
+            }
+        };
         let from = session.from();
         let stage = Stage::Held { until: from + lasting, since: now };
         let held = self.claims.set_stage(request.holder, claim.revision, stage);
         Ok(held.map(|session| Grant::new(fence, from).in_session(session.number())))
+    }
+
+    /// Puts a claim that has its turn under the lease of its holder. Some servers lose events, so that its
+    /// turn may have been told while others were ahead of it: that is looked at meanwhile. Whoever
+    /// is not ahead of it at one time never is.
+    pub(crate) async fn confirm(
+        self: &Arc<Self>,
+        holder: HolderId,
+        claim: &Claim,
+        lease: (Class, Option<Moment>),
+    ) -> Result<Confirmed, Failure> {
+        let putting = self.put_under(holder, claim, lease, State::Held);
+        let (put, is_first) = tokio::join!(putting, self.is_first(claim));
+        Ok(match put? {
+            None => Confirmed::Gone,
+            Some(_) if !is_first? => {
+                tracing::warn!(lock = %claim.name, "the server did not tell who is ahead");
+                Confirmed::NotFirst
+            }
+            Some(session) => Confirmed::Under(session),
+        })
+    }
+
+    /// Whether the cluster agrees that a claim has its turn.
+    async fn is_first(&self, claim: &Claim) -> Result<bool, Failure> {
+        let span = self.space.span_of(&claim.name);
+        let earlier = claim.revision - 1;
+        let some = RangeRequest { max_create_revision: earlier, ..range(&span, LOOK_MAX) };
+        let mut found = self.link.range(some.clone()).await?;
+        if found.more {
+            // Shared claims, permits, or the claims of locks whose names go on with a slash.
+            found = self.link.range(RangeRequest { limit: 0, ..some }).await?;
+        }
+        let mut ahead = Ahead::default();
+        let entries = found.kvs.iter().filter_map(|kv| Entry::read(&self.space, &claim.name, kv));
+        entries.for_each(|entry| ahead.count(entry.mode));
+        Ok(ahead.allows(claim.mode))
     }
 
     /// From when until when a claim that got its turn at a revision has the lock without anybody

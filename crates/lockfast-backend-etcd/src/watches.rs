@@ -219,6 +219,14 @@ impl Watches {
         }
     }
 
+    /// Watches a line anew of which not everything was told.
+    pub(crate) fn reopen_line(&self, store: &Store, name: &LockName) {
+        let mut subjects = lock(&self.subjects);
+        let Some(watched) = subjects.lines.get(name) else { return };
+        self.command(cancelation(watched.number));
+        self.create(store, &mut subjects, &Subject::Line(name.clone()));
+    }
+
     /// Watches everything anew.
     pub(crate) fn renew_all(&self, store: &Store) {
         let mut subjects = lock(&self.subjects);

@@ -44,6 +44,9 @@ pub(crate) struct RangeRequest {
     pub(crate) serializable: bool,
     #[prost(bool, tag = "8")]
     pub(crate) keys_only: bool,
+    /// Of those that were made up to this revision, unless it is 0.
+    #[prost(int64, tag = "13")]
+    pub(crate) max_create_revision: i64,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]

@@ -117,3 +117,37 @@ async fn a_release_is_not_told_while_the_line_is_busy() {
     crowd.abort();
     assert!(sieve.has_lost() && next.check().is_ok());
 }
+
+/// B132, P1: the server does not tell that somebody stands in line: whoever comes behind it has the lock too
+/// when those in front are gone, until that is confirmed.
+/// The user sees: the loss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_is_not_told_to_those_behind_it() {
+    let server = Etcd::start();
+    let sieve = Sieve::start(server.address()).await;
+    let (near, far) = (connect(&server.url()).await, connect(&url_at(sieve.address)).await);
+    let keys = || server.keys(&format!("{NAME}/"));
+    let wait = || ttl(TTL).wait(TIME_MAX);
+    let guard = hold(&near, NAME, ttl(TTL)).await;
+    // Both watch the line from then on.
+    let mut early = vec![queue_for(&far, NAME, wait()).await, queue_for(&near, NAME, wait()).await];
+    let known = keys();
+    early.push(queue_for(&near, NAME, wait()).await);
+    // The claims of a process that watches the line hang on one lease, and are written once.
+    let key = keys().into_iter().find(|key| !known.contains(key)).unwrap();
+    sieve.lose(key.split_once('-').unwrap().0);
+    let ahead = queue_for(&near, NAME, wait()).await;
+    eventually("the news of it is lost", TTL, async || sieve.has_lost()).await;
+    let behind = queue_for(&far, NAME, wait()).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    for waiter in early {
+        bounded(bounded(waiter).await.unwrap().release()).await.unwrap();
+    }
+    let first = bounded(ahead).await.unwrap();
+    // By a turn that was told wrongly, or not before the first has left.
+    let second = tokio::time::timeout(TTL / 10, behind).await;
+    if let Ok(second) = &second {
+        loss(second.as_ref().unwrap(), TTL / 10).await;
+    }
+    assert!(first.check().is_ok());
+}
