@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use lockfast_core::{LockName, Moment};
+use lockfast_core::{ErrorKind, LockName, Moment};
 use tokio::sync::oneshot;
 
 use crate::failure::{self, Failure, Fate};
@@ -236,8 +236,9 @@ impl Batch {
     }
 
     /// Sends it and tells everybody. Returns what has to be sent once more, because something else
-    /// in the same transaction was not as expected.
-    async fn send(self, store: &Store) -> Vec<Write> {
+    /// in the same transaction was not as expected; and what by itself, because it was refused as a
+    /// whole.
+    async fn send(self, store: &Store) -> (Vec<Write>, Vec<Write>) {
         let sent = Moment::now();
         match store.link.txn(self.request).await {
             Ok(answer) => {
@@ -246,17 +247,27 @@ impl Batch {
                 match answer.succeeded {
                     true => {
                         read_answer(self.writes, answer, revision);
-                        Vec::new()
+                        (Vec::new(), Vec::new())
                     }
-                    false => read_refusal(self.writes, answer),
+                    false => (read_refusal(self.writes, answer), Vec::new()),
                 }
+            }
+            // One may lack a right that the others have, or they are more than this server allows.
+            Err(failure) if self.writes.len() > 1 && is_of_one(&failure) => {
+                (Vec::new(), self.writes)
             }
             Err(failure) => {
                 self.writes.into_iter().for_each(|write| write.fail(failure.clone()));
-                Vec::new()
+                (Vec::new(), Vec::new())
             }
         }
     }
+}
+
+/// Whether a transaction was refused, with nothing done, because of something that is in it.
+pub(crate) fn is_of_one(failure: &Failure) -> bool {
+    let is_refused = failure.handling == Fate::Refused;
+    is_refused && matches!(failure.kind(), ErrorKind::Permission | ErrorKind::Internal)
 }
 
 fn read_answer(writes: Vec<Write>, answer: TxnResponse, revision: i64) {
@@ -371,7 +382,12 @@ impl Store {
                 let (store, room) = (Arc::clone(&self), Arc::clone(&room));
                 self.crew().spawn(async move {
                     let sending = store.sending.acquire().await;
-                    let again = batch.send(&store).await;
+                    let (mut again, alone) = batch.send(&store).await;
+                    for write in alone {
+                        let mut single = Batch::default();
+                        single.add(write);
+                        again.extend(single.send(&store).await.0);
+                    }
                     again.into_iter().for_each(|it| store.submit(it));
                     drop((sending, room));
                 });

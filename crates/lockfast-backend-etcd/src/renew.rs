@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockfast_core::{HolderId, LockName, LossCause, Moment, RenewOutcome, RenewRequest};
 
-use crate::batch::{OPS_MAX, op};
+use crate::batch::{OPS_MAX, is_of_one, op};
 use crate::claim::{Claim, Stage, class_of, lasting};
 use crate::failure::{self, Failure};
 use crate::line::Line;
@@ -131,8 +131,13 @@ impl Store {
         let mut found = HashMap::new();
         for some in held.chunks(OPS_MAX) {
             let seen = self.look_at_keys(some).await;
-            for (at, (key, _)) in some.iter().enumerate() {
-                found.insert(key.clone(), seen.clone().map(|seen| seen[at]));
+            let is_mixed = matches!(&seen, Err(failure) if is_of_one(failure)) && some.len() > 1;
+            for (at, (key, revision)) in some.iter().enumerate() {
+                let seen = match is_mixed {
+                    true => self.look_at_keys(&[(key.clone(), *revision)]).await.map(|it| it[0]),
+                    false => seen.clone().map(|seen| seen[at]),
+                };
+                found.insert(key.clone(), seen);
             }
         }
         found

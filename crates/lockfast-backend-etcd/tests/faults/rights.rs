@@ -48,6 +48,58 @@ async fn rights_to_read_only() {
     check_error(&error, ErrorKind::Permission, &["permission denied"]);
 }
 
+/// B133, P11: locks on which the user has no rights are asked for together with others.
+/// The user sees: `Permission` for those, and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_without_rights_beside_others() {
+    let mut server = Etcd::start();
+    make_user(&mut server);
+    let locker = connect(&server.url_as(USER, PASSWORD)).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for at in 0..100 {
+        let locker = locker.clone();
+        let name = |prefix: &str| format!("{prefix}/{at}");
+        let (allowed, refused) = (name("app"), name("others"));
+        let (asker, options) = (locker.clone(), ttl(TTL).retries(0));
+        asking.spawn(async move { drop(failure(&asker, &refused, options).await) });
+        asking.spawn(async move {
+            let guard = hold(&locker, &allowed, ttl(TTL).retries(0)).await;
+            assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        });
+    }
+    while let Some(asked) = bounded(asking.join_next()).await {
+        asked.unwrap();
+    }
+    assert_eq!(server.keys("app/"), [""; 0]);
+}
+
+/// B133, P3: the rights on some of the locks that are renewed together are taken away: the others are kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_on_some_locks_are_taken_away() {
+    let mut server = Etcd::start();
+    make_user(&mut server);
+    let right = ["role", "grant-permission", "--prefix=true", "locks", "readwrite", "others/"];
+    server.ctl(&right);
+    let locker = connect(&server.url_as(USER, PASSWORD)).await;
+    // Many at the same time, so that they are renewed together.
+    let names = (0..40).map(|at| format!("{}/{at}", if at % 2 == 0 { "app" } else { "others" }));
+    let holding = names.map(|name| {
+        let locker = locker.clone();
+        tokio::spawn(async move { (hold(&locker, &name, ttl(TTL)).await, name) })
+    });
+    let mut guards = Vec::new();
+    for held in holding.collect::<Vec<_>>() {
+        guards.push(bounded(held).await.unwrap());
+    }
+    server.ctl(&["role", "revoke-permission", "--prefix=true", "locks", "others/"]);
+    let error = failure(&locker, "others/new", ttl(TTL).retries(0)).await;
+    check_error(&error, ErrorKind::Permission, &[]);
+    tokio::time::sleep(TTL * 2).await;
+    for (guard, name) in guards.iter().filter(|(_, name)| name.starts_with("app")) {
+        assert!(guard.check().is_ok(), "{name} is lost");
+    }
+}
+
 /// P3: rights that are taken away while a lock is held: it can be kept, because a lease can be kept
 /// alive by anybody, or its loss is told; nobody waits for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
