@@ -45,6 +45,7 @@ do-something --fencing-token \"$fence\"
 echo \"$holder\" | lockfast release backup --holder -";
 const HELLO: &str = "cargo run --bin lockfast -- run hello -- sh -c 'echo \"fence $LOCKFAST_FENCE \
                      of lock $LOCKFAST_NAME\"'";
+const ADD: &str = "cargo add lockfast --path crates/lockfast --features redis";
 const CURL: &str = "lockfast run account/7 -- sh -c \\
   'curl --fail -H \"Fencing-Token: $LOCKFAST_FENCE\" -d @new-state https://accounts.internal/7'";
 const ONCE: &str = "lockfast once nightly-report --at-most 10m -- ./report.sh";
@@ -62,6 +63,7 @@ const CLAIMS: &[Claim] = &[
     claim(HELLO, "", 0, &["fence N of lock hello"], ""),
     claim("cargo xtask test", "", 0, &[], "cargo xtask test"),
     claim("cargo install --path crates/lockfast-cli", "", 0, &[], "cargo install"),
+    claim(ADD, "", 0, &[], "cargo add"),
     claim(REPORT, "", 0, &[], "report.sh"),
     claim("lockfast run nightly-report -- ./report.sh --full", "", 0, &[], "report.sh --full"),
     claim(TRY, "", 0, &[], "report.sh"),
@@ -125,6 +127,7 @@ case \"$*\" in
 'run --bin lockfast -- '*) shift 4; exec lockfast \"$@\" ;;
 'xtask test') grep -q 'xtask = ' ROOT/.cargo/config.toml && grep -q '\"test\"' ROOT/xtask/src/main.rs ;;
 'install --path '*) grep -q 'name = \"lockfast\"' \"ROOT/$3/Cargo.toml\" ;;
+'add lockfast --path '*' --features redis') grep -q 'name = \"lockfast\"' \"ROOT/$4/Cargo.toml\" && grep -q '^redis = ' \"ROOT/$4/Cargo.toml\" ;;
 *) false ;;
 esac && echo \"cargo $*\" >> calls
 ";
