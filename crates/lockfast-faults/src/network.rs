@@ -231,13 +231,21 @@ mod tests {
     }
 
     fn connect(entry: SocketAddr) -> TcpStream {
-        let client = TcpStream::connect(entry).unwrap();
-        client.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-        client
+        TcpStream::connect(entry).unwrap()
     }
 
-    fn is_answered(mut client: &TcpStream) -> bool {
+    fn is_answered_within(mut client: &TcpStream, limit: Duration) -> bool {
+        client.set_read_timeout(Some(limit)).unwrap();
         client.write_all(b"x").is_ok() && client.read(&mut [0]).is_ok_and(|length| length == 1)
+    }
+
+    /// However busy the machine is.
+    fn is_answered(client: &TcpStream) -> bool {
+        is_answered_within(client, Duration::from_secs(20))
+    }
+
+    fn is_silent(client: &TcpStream) -> bool {
+        !is_answered_within(client, Duration::from_millis(300))
     }
 
     #[test]
@@ -249,10 +257,10 @@ mod tests {
         let (to_first, to_second) = (connect(first), connect(second));
         assert!(is_answered(&to_first) && is_answered(&to_second));
         network.cut_off(0);
-        assert!(!is_answered(&to_first) && !is_answered(&to_second));
-        assert!(!is_answered(&connect(first)) && !is_answered(&connect(second)));
+        assert!(is_silent(&to_first) && is_silent(&to_second));
+        assert!(is_silent(&connect(first)) && is_silent(&connect(second)));
         network.rejoin(0);
-        assert!(!is_answered(&to_first), "a stream with a hole goes on");
+        assert!(is_silent(&to_first), "a stream with a hole goes on");
         assert!(is_answered(&connect(first)) && is_answered(&connect(second)));
     }
 
@@ -262,7 +270,7 @@ mod tests {
         let (first, second) = (network.entry(0, echo()), network.entry(1, echo()));
         network.is_process(2, std::process::id());
         network.cut_off(0);
-        assert!(!is_answered(&connect(first)));
+        assert!(is_silent(&connect(first)));
         assert!(is_answered(&connect(second)));
     }
 
