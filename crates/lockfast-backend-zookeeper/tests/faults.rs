@@ -9,6 +9,7 @@
 //! | `faults/refusal.rs` | the server answers, but says no; nodes are not ours |
 //! | `faults/encryption.rs` | certificates |
 //! | `faults/crowd.rs` | many wait for one lock |
+//! | `faults/batch.rs` | many leases are renewed at once over a slow way |
 
 #![allow(
     clippy::unwrap_used,
@@ -19,6 +20,8 @@
 
 mod kit;
 
+#[path = "faults/batch.rs"]
+mod batch;
 #[path = "faults/crowd.rs"]
 mod crowd;
 #[path = "faults/encryption.rs"]
