@@ -40,6 +40,8 @@ struct Crowd {
     size: usize,
     /// The nodes of their claims, by number.
     nodes: HashMap<i32, String>,
+    /// The path of the claim that had the lock last and gives it back.
+    given_back: Option<String>,
 }
 
 /// One of them, until it is dropped.
@@ -73,6 +75,19 @@ impl Crowds {
     pub(crate) fn is_wanted(&self, name: &LockName) -> bool {
         let wanted = lock(&self.wanted);
         wanted.get(name).is_some_and(|at| Moment::now().since(*at) < WANTED)
+    }
+
+    /// One of this process that has a lock gives it back.
+    pub(crate) fn note_given_back(&self, name: &LockName, path: &str) {
+        if let Some(crowd) = lock(&self.by_lock).get_mut(name) {
+            crowd.given_back = Some(path.to_owned());
+        }
+    }
+
+    /// Whether the claim at a path is one of this process that had the lock, and gives it back.
+    pub(crate) fn has_given_back(&self, name: &LockName, path: &str) -> bool {
+        let crowds = lock(&self.by_lock);
+        crowds.get(name).is_some_and(|crowd| crowd.given_back.as_deref() == Some(path))
     }
 
     /// The line of a lock, as the servers tell it after everything that was sent in this session
@@ -198,6 +213,22 @@ mod tests {
         }
         assert!(crowds.is_wanted(&name(0)) && !crowds.is_wanted(&name(WANTED_MAX)));
         assert_eq!(lock(&crowds.wanted).len(), WANTED_MAX);
+    }
+
+    #[test]
+    fn who_has_given_back_is_known_as_long_as_somebody_wants_the_lock() {
+        let crowds = Arc::new(Crowds::default());
+        let name = LockName::new("a").unwrap();
+        let members = [(); 2].map(|()| crowds.join(&name));
+        assert!(!crowds.has_given_back(&name, "/a/7"));
+        crowds.note_given_back(&name, "/a/7");
+        assert!(crowds.has_given_back(&name, "/a/7") && !crowds.has_given_back(&name, "/a/8"));
+        crowds.note_given_back(&name, "/a/8");
+        assert!(!crowds.has_given_back(&name, "/a/7"));
+        drop(members);
+        assert!(!crowds.has_given_back(&name, "/a/8"));
+        crowds.note_given_back(&name, "/a/8");
+        assert!(lock(&crowds.by_lock).is_empty());
     }
 
     #[test]

@@ -43,6 +43,7 @@ impl Worker {
 
     /// The same for a claim that has the lock and does not need it any more.
     pub(super) async fn give_back(&self, place: &Place) -> Deleted {
+        self.store.crowds.note_given_back(&self.claim.name, &place.path);
         self.delete(&place.session, &place.path, true).await
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Ahead {
     /// so: nobody gets ahead of a number.
     is_all: bool,
     /// Whether that holds as soon as the one it waits for has the lock: an exclusive claim of
-    /// Lockfast, which tells so.
+    /// Lockfast, whose node then says so and does not move any more once it was changed.
     is_all_when_held: bool,
 }
 
@@ -45,10 +45,10 @@ impl Watchers {
         Self { ahead: Arc::new(watcher), own: Arc::default() }
     }
 
-    /// Whether the one ahead has given the lock back, while the claim's own node was there. Only
-    /// the node of a claim that has the lock is changed, and none moves after that. What happened
-    /// to the own node before was told before.
-    fn tell_turn(&self, ahead: &Ahead) -> bool {
+    /// Whether the one ahead is gone for good, while the claim's own node was there: no node moves
+    /// after it was changed. What happened to the own node before was told before. That it had the
+    /// lock is not told: others can write to the node of one that waits.
+    fn tell_end(&self, ahead: &Ahead) -> bool {
         ahead.is_all_when_held && self.ahead.is_changed_and_deleted() && !self.own.is_told()
     }
 }
@@ -79,28 +79,31 @@ impl Worker {
         self.store.crowds.note_wait(&self.claim.name);
         loop {
             let watchers = Watchers::new(&ahead);
-            match self.look(place, &mut ahead, &watchers).await? {
-                Look::Turn => return self.confirm_turn(place).await,
-                Look::Wait => {}
-                Look::Repeat => {
-                    place.session.settled().await;
-                    self.check(place).await?;
-                    continue;
+            let mut look = self.look(place, &mut ahead, &watchers).await?;
+            if matches!(look, Look::Wait) {
+                self.sleep(place, &watchers).await;
+                if watchers.tell_end(&ahead) {
+                    look = if self.is_next(&ahead) { Look::Turn } else { Look::Unclear };
                 }
+            }
+            match look {
+                Look::Turn => return self.confirm_turn(place).await,
                 Look::Unclear => match self.look_at_all(place).await? {
                     None => return self.confirm_turn(place).await,
-                    Some(found) => {
-                        ahead = found;
-                        continue;
-                    }
+                    Some(found) => ahead = found,
                 },
-            }
-            self.sleep(place, &watchers).await;
-            if watchers.tell_turn(&ahead) {
-                return self.confirm_turn(place).await;
+                Look::Wait => {}
+                Look::Repeat => place.session.settled().await,
             }
             self.check(place).await?;
         }
+    }
+
+    /// Whether nobody else is ahead: those ahead are all, or the one had the lock, as this process
+    /// knows of its own.
+    fn is_next(&self, ahead: &Ahead) -> bool {
+        let (crowds, name) = (&self.store.crowds, &self.claim.name);
+        ahead.is_all || ahead.paths.iter().all(|path| crowds.has_given_back(name, path))
     }
 
     /// Whom the claim waits for, if its own node is there; nobody when its turn has come.
@@ -153,7 +156,6 @@ impl Worker {
         if let Some(end) = end {
             found.push(self.judge(place, end.await).await?);
         }
-        ahead.is_all |= ahead.is_all_when_held && watchers.ahead.is_changed();
         match own.await {
             Ok((_, stat)) if stat.owner != session.id => return Err(Turn::Again),
             Err(failure) if failure.handling.is_no_node() => return Err(Turn::Again),
@@ -255,7 +257,7 @@ impl Worker {
     }
 }
 
-/// Whether such a claim tells that it has the lock, by a change of its node.
+/// Whether such a claim tells that it has the lock, by what its node holds.
 fn tells_hold(claim: &Contender) -> bool {
     claim.mode == Mode::Exclusive && claim.is_ours()
 }

@@ -42,8 +42,7 @@ impl NodeWatcher {
         self.told.load(Ordering::Acquire) != 0
     }
 
-    /// Whether its data was changed.
-    pub(crate) fn is_changed(&self) -> bool {
+    fn is_changed(&self) -> bool {
         self.told.load(Ordering::Acquire) & CHANGED != 0
     }
 

@@ -106,6 +106,33 @@ async fn somebody_deletes_the_node_of_a_waiter() {
     eventually("nothing is left", TTL, async || claims(&server, NAME).is_empty()).await;
 }
 
+/// B136: P1. Somebody writes to the node of a waiter, as Curator's `Revoker` does, and the waiter goes. A
+/// node that was changed and is deleted tells whoever waits behind it nothing about those ahead.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_writes_to_the_node_of_a_waiter() {
+    let (server, first, second) = start().await;
+    let guard = hold(&first, NAME, ttl(TTL)).await;
+    let held = claims(&server, NAME);
+    let leaving = queue_for(&second, NAME, ttl(TTL).wait(TIME_MAX)).await;
+    let of_waiter = claims(&server, NAME).into_iter().find(|node| !held.contains(node)).unwrap();
+    let third = connect(&server.url()).await;
+    let waiter = queue_for(&third, NAME, ttl(TTL).wait(TIME_MAX)).await;
+    // It has looked at those ahead by then.
+    tokio::time::sleep(TTL / 10).await;
+    server.session().try_write(&format!("/{NAME}/{of_waiter}"), b"__REVOKE__").unwrap();
+    leaving.abort();
+    eventually("it has left", TTL, async || !claims(&server, NAME).contains(&of_waiter)).await;
+    tokio::time::sleep(TTL / 10).await;
+    assert!(!waiter.is_finished(), "held twice: {:?}", guard.status());
+    let fence = guard.fence().get();
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    let next = bounded(waiter).await.unwrap();
+    assert!(next.fence().get() > fence);
+    next.release().await.unwrap();
+    eventually("nothing is left", TTL, async || claims(&server, NAME).is_empty()).await;
+}
+
 /// P4: a server that comes back with nothing is not used by a process that has seen more: fences
 /// would go back. The holder is told by its deadline, and a new process starts anew.
 /// The user sees: the loss `Expired`, then `Unreachable`.

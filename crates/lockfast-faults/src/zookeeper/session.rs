@@ -190,6 +190,16 @@ impl Session {
         Ok(Reader(&self.ask(4, body)?).bytes())
     }
 
+    /// Writes to a node.
+    ///
+    /// # Errors
+    /// The server's code.
+    pub fn try_write(&mut self, path: &str, data: &[u8]) -> Result<(), i32> {
+        let mut body = Writer::default();
+        body.text(path).bytes(data).int(-1);
+        self.ask(5, body).map(|_| ())
+    }
+
     /// The names of a node's children in alphabetical order; none if it is not there.
     ///
     /// # Panics

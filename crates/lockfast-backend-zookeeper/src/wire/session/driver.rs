@@ -308,11 +308,16 @@ impl Driver {
 
     fn tell_watchers(&mut self, kind: i32, path: &str) {
         let watchers = self.watches.remove(path).unwrap_or_default();
-        if kind != DELETED {
+        if kind == CHANGED {
             return watchers.iter().for_each(|watcher| watcher.tell_changed());
         }
-        // The server tells each connection of a deletion once.
         let ends = self.ends.remove(path).unwrap_or_default();
-        watchers.iter().chain(&ends).for_each(|watcher| watcher.tell_deleted());
+        let told = watchers.iter().chain(&ends);
+        match kind {
+            // The server tells each connection of it once.
+            DELETED => told.for_each(|watcher| watcher.tell_deleted()),
+            // Whatever else there is says nothing about the node; it is looked at again.
+            _ => told.for_each(|watcher| watcher.tell_missed()),
+        }
     }
 }
