@@ -86,8 +86,8 @@ impl Worker {
             }
             let before = self.member.as_ref().and_then(|member| member.enter(place.node()));
             let seen = match (listing, before) {
-                (None, Some(before)) => Seen::Before(before),
-                (None, None) => Seen::Line(self.list(&place).await?),
+                (None, Some(before)) if may_need_none => Seen::Before(before),
+                (None, _) => Seen::Line(self.list(&place).await?),
                 (Some(listing), _) => Seen::Line(match listing.await {
                     Ok(line) => line,
                     Err(_) => self.list(&place).await?,

@@ -189,6 +189,33 @@ async fn a_lost_reply() {
     assert_eq!(net.claims(), 0);
 }
 
+/// B137: P7, P10. The same for several of one process who ask for permits: each finds its node again, and
+/// has its permit beside the others.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_replies_to_those_who_ask_for_permits() {
+    const PERMITS: u32 = 8;
+    let net = Net::start().await;
+    let semaphore = net.way.far.semaphore(NAME, PERMITS).unwrap().with(ttl(TTL * 3)).unwrap();
+    semaphore.acquire().await.unwrap().release().await.unwrap();
+    net.way.proxy.set_open(Link::SwallowReplies);
+    let acquiring: Vec<_> = (0..PERMITS)
+        .map(|_| {
+            let semaphore = semaphore.clone();
+            tokio::spawn(async move { bounded(semaphore.acquire()).await.unwrap() })
+        })
+        .collect();
+    let mut held = Vec::new();
+    for acquired in acquiring {
+        held.push(acquired.await.unwrap());
+    }
+    assert_eq!(net.claims(), held.len());
+    for guard in held {
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    }
+    assert_eq!(net.claims(), 0);
+}
+
 /// P5: an acquisition that is given up while its reply is lost leaves no node behind, although its
 /// session lives on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
