@@ -80,15 +80,13 @@ pub(super) async fn take(
     if !is_held {
         return Ok(Taken::ByOthers);
     }
-    let statement = format!("SELECT {}.raise_fence($1, $2)", dialer.config.schema);
-    let floor = request.floor.map(|floor| i64::try_from(floor.get()).unwrap_or(i64::MAX));
-    let params: [Param<'_>; 2] = [(&name, Type::TEXT), (&floor, Type::INT8)];
-    let rows = session.ask(&statement, &params, limit).await?;
-    let number: Option<i64> = rows.first().map_or(Ok(None), |row| get(row, 0))?;
-    let Some(number) = number else {
-        return Err(Error::floor_ahead().into());
+    let fence = match raise_fence(dialer, &session, request).await {
+        Ok(fence) => fence,
+        Err(failure) => {
+            unlock_all(&session).await;
+            return Err(failure);
+        }
     };
-    let fence = read_fence(Some(number))?;
     let held = Held {
         session: Mutex::new(Some(std::sync::Arc::new(session))),
         ended: Notify::new(),
@@ -97,6 +95,29 @@ pub(super) async fn take(
         fence,
     };
     Ok(Taken::Held(held, Grant::new(fence, from)))
+}
+
+async fn raise_fence(
+    dialer: &Dialer,
+    session: &Session,
+    request: &AcquireRequest,
+) -> Result<Fence, Failure> {
+    let statement = format!("SELECT {}.raise_fence($1, $2)", dialer.config.schema);
+    let name = request.name.as_str();
+    let floor = request.floor.map(|floor| i64::try_from(floor.get()).unwrap_or(i64::MAX));
+    let params: [Param<'_>; 2] = [(&name, Type::TEXT), (&floor, Type::INT8)];
+    let rows = session.ask(&statement, &params, dialer.config.request_timeout).await?;
+    let number: Option<i64> = rows.first().map_or(Ok(None), |row| get(row, 0))?;
+    match number {
+        Some(number) => read_fence(Some(number)),
+        None => Err(Error::floor_ahead().into()),
+    }
+}
+
+/// Gives back what nobody wants: closing would do, but then nobody knows when.
+async fn unlock_all(session: &Session) {
+    // A session that does not answer ends, and its locks with it.
+    let _ = session.execute(UNLOCK_ALL, LEAVE_TIME).await;
 }
 
 /// Waits for the server, for as long as it is wanted. A statement that is given up is cancelled,
@@ -133,7 +154,7 @@ async fn wait<T>(
             }
         }
         // It is not in the queue any more, and shall not have what it was granted meanwhile.
-        let _ = session.execute(UNLOCK_ALL, LEAVE_TIME).await;
+        unlock_all(session).await;
     }
     outcome.unwrap_or(Ok(false))
 }
@@ -182,10 +203,10 @@ impl Held {
         rows.first().map_or(Ok(false), |row| get(row, 0))
     }
 
-    /// Gives back what nobody wants: closing would do, but then nobody knows when.
+    /// Gives it back before the session ends.
     pub(super) async fn abandon(self) {
         if let Ok(session) = self.session() {
-            let _ = session.execute(UNLOCK_ALL, LEAVE_TIME).await;
+            unlock_all(&session).await;
         }
     }
 
