@@ -298,7 +298,7 @@ impl Worker {
             self.forget();
         }
         claim.phase.send_replace(Phase::Gone(gone.clone()));
-        claim.tell_leavers(|| match gone {
+        claim.tell_leavers(|| match &gone {
             Gone::Released => Ok(ReleaseOutcome::Released),
             Gone::Unheld | Gone::Lost(_) => Ok(ReleaseOutcome::NotHeld),
             Gone::InDoubt => Err(in_doubt().with_lock(&claim.name)),
@@ -307,7 +307,13 @@ impl Worker {
                 Err(failure.to_error().with_lock(&claim.name))
             }
         });
-        claim.answer(Err(Error::new(ErrorKind::Unreachable, "the claim was given up")));
+        claim.answer(Err(match gone {
+            // Whoever asked again just before is told what whoever does so later is told.
+            Gone::Lost(cause) if is_remembered => {
+                Error::lost(&claim.name, cause).with_backend("zookeeper")
+            }
+            _ => Error::new(ErrorKind::Unreachable, "the claim was given up"),
+        }));
         if is_remembered {
             tokio::select! {
                 () = sleep(remaining) => {}
