@@ -172,7 +172,7 @@ impl Store {
                     None => eprintln!("  ok     {title}: {} ({seconds:.1} s)", outcome.tally),
                     Some(failure) => {
                         line.rounds_failed.push(round);
-                        let log = log_path(logs, self.name, &binary.target, round);
+                        let log = log_path(logs, self.name, &line.binary, round);
                         std::fs::write(&log, &outcome.said)?;
                         eprintln!("  FAILED {title}: it {failure}; see {}", log.display());
                     }
@@ -183,8 +183,11 @@ impl Store {
     }
 }
 
-fn log_path(logs: &Path, store: &str, target: &str, round: u32) -> PathBuf {
-    logs.join(format!("{store}-{target}-{round}.log"))
+/// Where the output of a failed round goes; the tests are a binary and, after a space, its filter.
+fn log_path(logs: &Path, store: &str, tests: &str, round: u32) -> PathBuf {
+    let words = tests.split([' ', ':']).filter(|word| !word.is_empty() && *word != store);
+    let tests = words.collect::<Vec<_>>().join("-");
+    logs.join(format!("{store}-{tests}-{round}.log"))
 }
 
 fn table(count: u32, lines: &[Line]) -> Result<String> {
@@ -217,6 +220,14 @@ mod tests {
             path: PathBuf::new(),
             folder: PathBuf::new(),
         }
+    }
+
+    #[test]
+    fn each_filter_of_a_binary_has_a_log_of_its_own() {
+        let path = |tests| log_path(Path::new("logs"), "postgres", tests, 3);
+        assert_eq!(path("faults "), Path::new("logs/postgres-faults-3.log"));
+        assert_eq!(path("stores postgres::"), Path::new("logs/postgres-stores-3.log"));
+        assert_eq!(path("stores advisory::"), Path::new("logs/postgres-stores-advisory-3.log"));
     }
 
     #[test]
