@@ -1,5 +1,6 @@
 //! Elections on this store: one leads, is told of its end, and the next takes over.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -72,21 +73,29 @@ async fn one_leads_and_the_terms_rise(arena: Arena) {
     let options = long_lease(&arena);
     let client = arena.client().await;
     let terms = Arc::new(Mutex::new(Vec::<u64>::new()));
+    let candidates = Arc::new(AtomicUsize::new(3));
     let mut tasks = Vec::new();
     for _ in 0..3 {
         let (locker, options) = (locker(&arena).await, options.clone());
         let (client, terms) = (client.clone(), Arc::clone(&terms));
+        let candidates = Arc::clone(&candidates);
         tasks.push(tokio::spawn(async move {
             for _ in 0..3 {
                 let mut campaign = campaign(&locker, &options);
                 let (term, lease) = elected(&mut campaign).await;
-                let view = client.view(&name("a")).await;
+                // A second leader shows only if the others stand while this one leads.
+                let view = client
+                    .until(&name("a"), "all others stand", |view| {
+                        view.holders.len() + view.waiting >= candidates.load(Ordering::SeqCst)
+                    })
+                    .await;
                 assert_eq!(view.holders.len(), 1, "{view:?}");
                 assert_eq!(view.holders[0].fence.unwrap_or(term), term, "{view:?}");
                 assert_eq!(lease.check().expect("it leads").fence, term);
                 terms.lock().expect("no panic").push(term.get());
                 campaign.resign().await.expect("an answer");
             }
+            candidates.fetch_sub(1, Ordering::SeqCst);
         }));
     }
     for task in tasks {
