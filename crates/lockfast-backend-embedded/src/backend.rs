@@ -11,8 +11,9 @@ use lockfast_core::batch::Inbox;
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Guarantee, LockView, LossCause, Moment, Profile, Query, ReleaseOutcome,
+    EventStream, Guarantee, LockName, LockView, LossCause, Moment, Profile, Query, ReleaseOutcome,
     ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
+    VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 
@@ -110,6 +111,14 @@ pub(crate) enum Op {
         request: RevokeRequest,
         reply: oneshot::Sender<Result<RevokeOutcome>>,
     },
+    Read {
+        name: LockName,
+        reply: oneshot::Sender<Result<Option<VersionedValue>>>,
+    },
+    Write {
+        request: WriteRequest,
+        reply: oneshot::Sender<Result<WriteOutcome>>,
+    },
     Watch {
         reply: oneshot::Sender<Result<EventStream>>,
     },
@@ -119,7 +128,13 @@ pub(crate) enum Op {
 impl Op {
     /// Whether it leaves the store as it is.
     pub(crate) fn only_reads(&self) -> bool {
-        matches!(self, Self::Inspect { .. } | Self::Close)
+        matches!(self, Self::Inspect { .. } | Self::Read { .. } | Self::Close)
+    }
+
+    /// Whether it is answered only when it is safe on the disk. A lease need not be: it does not
+    /// outlive the machine.
+    pub(crate) fn must_last(&self) -> bool {
+        matches!(self, Self::Write { .. })
     }
 
     /// Answers that it did not work.
@@ -140,6 +155,10 @@ impl Op {
             }
             Self::Inspect { reply, .. } => drop(reply.send(Err(error))),
             Self::Revoke { request, reply } => {
+                drop(reply.send(Err(error.with_lock(&request.name))));
+            }
+            Self::Read { name, reply } => drop(reply.send(Err(error.with_lock(&name)))),
+            Self::Write { request, reply } => {
                 drop(reply.send(Err(error.with_lock(&request.name))));
             }
             Self::Watch { reply } => drop(reply.send(Err(error))),
@@ -206,6 +225,14 @@ impl Backend for Embedded {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         Box::pin(self.ask(|reply| Op::Revoke { request, reply }))
+    }
+
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        Box::pin(self.ask(|reply| Op::Read { name, reply }))
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        Box::pin(self.ask(|reply| Op::Write { request, reply }))
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

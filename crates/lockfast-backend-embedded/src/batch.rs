@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use lockfast_core::{
     AcquireRequest, ClientId, Label, LockName, LockView, LossCause, Query, ReleaseOutcome,
-    RenewOutcome, RenewRequest, RevokeOutcome, RevokeRequest,
+    RenewOutcome, RenewRequest, RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome,
+    WriteRequest,
 };
 
 use crate::backend::Op;
@@ -19,6 +20,7 @@ use crate::counter::FenceCounter;
 use crate::failure::{Failure, Scope};
 use crate::peers::Peers;
 use crate::queue::{Admission, Queue, Renewal, Revocation};
+use crate::values::{Decision, decide, written};
 use crate::wire::{Meta, Wire};
 
 pub(crate) use chore::Chore;
@@ -37,6 +39,8 @@ pub(crate) enum Answer {
     Released(ReleaseOutcome),
     Seen(Vec<LockView>),
     Revoked(RevokeOutcome),
+    Read(Option<VersionedValue>),
+    Written(WriteOutcome),
     Watching,
     Closing,
     /// The request was withdrawn before it was looked at.
@@ -74,6 +78,8 @@ pub(crate) struct Done {
     pub(crate) clock: Clock,
     pub(crate) answers: Vec<Answer>,
     pub(crate) effects: Vec<(LockName, Effect)>,
+    /// The names whose values were written.
+    pub(crate) changed: Vec<LockName>,
     pub(crate) queues: HashMap<LockName, Queue>,
     /// Clients that were found dead.
     pub(crate) dead: Vec<ClientId>,
@@ -91,7 +97,7 @@ pub(crate) struct Done {
 #[derive(Debug)]
 pub(crate) enum Unsaved {
     Failed(Failure),
-    /// A fence reached the ceiling, so this batch must wait for the disk.
+    /// A fence reached the ceiling, or a value was written: this batch must wait for the disk.
     NeedsFull,
 }
 
@@ -117,6 +123,7 @@ impl<'a> Batch<'a> {
                 clock,
                 answers: Vec::new(),
                 effects: Vec::new(),
+                changed: Vec::new(),
                 queues: HashMap::new(),
                 dead: Vec::new(),
                 reaped: Vec::new(),
@@ -142,6 +149,8 @@ impl<'a> Batch<'a> {
             }
             Op::Inspect { query, .. } => self.inspect(query),
             Op::Revoke { request, .. } => self.revoke(request),
+            Op::Read { name, .. } => self.read(name).map(Answer::Read),
+            Op::Write { request, .. } => self.write(request).map(Answer::Written),
             Op::Watch { .. } => Ok(Answer::Watching),
             Op::Close => Ok(Answer::Closing),
         };
@@ -206,6 +215,20 @@ impl<'a> Batch<'a> {
             Revocation::NotHeld => RevokeOutcome::NotHeld,
             Revocation::OtherFence => RevokeOutcome::OtherFence(holders),
         }))
+    }
+
+    fn read(&self, name: &LockName) -> Outcome<Option<VersionedValue>> {
+        self.setting.wire.load_value(name, self.done.clock.wall_us)
+    }
+
+    fn write(&mut self, request: &WriteRequest) -> Outcome<WriteOutcome> {
+        let there = self.read(&request.name)?;
+        if let Decision::Answer(outcome) = decide(request, there) {
+            return Ok(outcome);
+        }
+        self.setting.wire.save_value(request, self.done.clock.wall_us)?;
+        self.done.changed.push(request.name.clone());
+        Ok(written(request))
     }
 
     /// Looks at queues without changing them.
@@ -291,7 +314,7 @@ impl<'a> Batch<'a> {
             self.done.label_saved = true;
         }
         self.forget_clients()?;
-        if self.done.meta.watchers > 0 && !self.done.effects.is_empty() {
+        if self.done.meta.watchers > 0 && self.done.is_news() {
             self.done.watchers = wire.load_watchers()?;
         }
         Ok(self.done)
@@ -387,6 +410,11 @@ fn suspects(queue: &Queue, me: ClientId, all: bool) -> Vec<ClientId> {
 }
 
 impl Done {
+    /// Whether there is something to tell to those who watch.
+    pub(crate) fn is_news(&self) -> bool {
+        !self.effects.is_empty() || !self.changed.is_empty()
+    }
+
     /// A lock as it is after this batch.
     pub(crate) fn view(&self, name: &LockName, wire: &Wire) -> LockView {
         let empty = Queue::default();

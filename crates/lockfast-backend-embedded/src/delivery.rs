@@ -1,9 +1,11 @@
 //! After the commit: answers to those who asked, grants to those who waited, in this process and
 //! in others, and events to those who watch.
 
+use std::time::{Duration, SystemTime};
+
 use lockfast_core::{
     AcquireOutcome, Error, Grant, HolderId, LockName, LockView, LossCause, Moment, Refusal,
-    WatchEvent,
+    WatchEvent, WatchKind,
 };
 
 use crate::backend::Op;
@@ -88,6 +90,12 @@ impl Store {
                 let _ = reply.send(Ok(views));
             }
             (Op::Revoke { reply, .. }, Answer::Revoked(outcome)) => {
+                let _ = reply.send(Ok(outcome));
+            }
+            (Op::Read { reply, .. }, Answer::Read(value)) => {
+                let _ = reply.send(Ok(value));
+            }
+            (Op::Write { reply, .. }, Answer::Written(outcome)) => {
                 let _ = reply.send(Ok(outcome));
             }
             (Op::Watch { reply }, Answer::Watching) => {
@@ -184,11 +192,19 @@ impl Store {
 
     /// Tells everybody who watches, here and elsewhere.
     pub(crate) fn tell_watchers(&mut self, done: &Done) {
-        for (name, effect) in &done.effects {
+        let changes = done.changed.iter().map(|name| WatchEvent {
+            at: SystemTime::UNIX_EPOCH + Duration::from_micros(done.clock.wall_us),
+            name: name.clone(),
+            kind: WatchKind::Changed,
+            fence: None,
+            label: Some(self.label.clone()),
+        });
+        let effects = done.effects.iter().filter_map(|(name, effect)| {
             let label = self.wire.label(&effect.claim.client);
-            let Some(event) = effect.event(name, done.clock.wall_us, label) else {
-                continue;
-            };
+            effect.event(name, done.clock.wall_us, label)
+        });
+        let events: Vec<WatchEvent> = effects.chain(changes).collect();
+        for event in events {
             self.feeds.tell(&event);
             for client in &done.watchers {
                 if *client != self.me {

@@ -31,6 +31,7 @@ mod queue;
 mod rest;
 mod store;
 mod table;
+mod values;
 mod waiting;
 mod wire;
 mod write_lock;

@@ -12,8 +12,9 @@ use std::time::Duration;
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Alarm, Backend, BoxFuture, ClientId, ConnectContext, Error,
-    ErrorKind, EventStream, Guarantee, LockView, Moment, Profile, Query, Refusal, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
+    ErrorKind, EventStream, Guarantee, LockName, LockView, Moment, Profile, Query, Refusal,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
+    RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
 };
 
 use crate::table::{Admitted, Table, Told};
@@ -231,6 +232,20 @@ impl Backend for Memory {
         Box::pin(async move {
             let now = Moment::now();
             Ok(self.with_table(|table, told| table.revoke(&request, now, told)))
+        })
+    }
+
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        Box::pin(async move {
+            let now_ns = Moment::now().host_ns();
+            Ok(self.with_table(|table, _| table.read(&name, now_ns)))
+        })
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        Box::pin(async move {
+            let now = Moment::now();
+            Ok(self.with_table(|table, _| table.write(self.client, request, now)))
         })
     }
 

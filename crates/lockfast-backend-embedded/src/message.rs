@@ -156,13 +156,14 @@ fn decode(parts: &mut Parts<'_>) -> Option<Message> {
 }
 
 fn decode_event(parts: &mut Parts<'_>) -> Option<WatchEvent> {
-    const KINDS: [WatchKind; 6] = [
+    const KINDS: [WatchKind; 7] = [
         WatchKind::Queued,
         WatchKind::Granted,
         WatchKind::Released,
         WatchKind::Abandoned,
         WatchKind::Expired,
         WatchKind::Revoked,
+        WatchKind::Changed,
     ];
     let at = SystemTime::UNIX_EPOCH + Duration::from_micros(parts.number()?);
     let name = parts.name()?;

@@ -41,7 +41,7 @@ pub(crate) struct Store {
     write_lock: Arc<WriteLock>,
     pub(crate) clients: Clients,
     pub(crate) me: ClientId,
-    label: Label,
+    pub(crate) label: Label,
     label_saved: bool,
     pub(crate) losses: LossReporter,
     pub(crate) inbox: Arc<Inbox<Op>>,
@@ -312,14 +312,18 @@ impl Store {
             true => None,
             false => Some(write_lock.wait()?),
         };
-        let mut attempt = self.attempt(chores, ops, !only_reads, false);
+        let mut attempt = match ops.iter().any(Op::must_last) {
+            true => Err(Unsaved::NeedsFull),
+            false => self.attempt(chores, ops, !only_reads, false),
+        };
         if matches!(attempt, Err(Unsaved::NeedsFull)) {
             self.wire.set_full(true)?;
             attempt = self.attempt(chores, ops, true, true);
             self.wire.set_full(false)?;
         }
         if let Ok(done) = &attempt
-            && !(done.effects.is_empty() || self.feeds.is_empty() && done.watchers.is_empty())
+            && done.is_news()
+            && !(self.feeds.is_empty() && done.watchers.is_empty())
         {
             // Still in line, so that events arrive everywhere in the order of the commits.
             self.read_events();

@@ -6,22 +6,26 @@ use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 
+use lockfast_core::time::wall_clock;
 use lockfast_core::watch::EventFeeds;
 use lockfast_core::{
     AcquireRequest, ClientId, ConnectContext, EventStream, Grant, HolderId, Label, LockName,
     LockView, LossCause, LossReporter, Moment, Query, ReleaseOutcome, RenewOutcome, RenewRequest,
-    Result, RevokeOutcome, RevokeRequest,
+    Result, RevokeOutcome, RevokeRequest, VersionedValue, WatchEvent, WatchKind, WriteOutcome,
+    WriteRequest,
 };
 use tokio::sync::oneshot;
 
 use crate::claim::{Clock, Effect, Happening, Hold, Stage};
 use crate::counter::FenceCounter;
 use crate::queue::{Admission, Queue, Renewal, Revocation};
+use crate::values::Values;
 
 /// The store.
 #[derive(Debug)]
 pub(crate) struct Table {
     locks: BTreeMap<LockName, Entry>,
+    values: Values,
     rest: Rest,
 }
 
@@ -111,6 +115,7 @@ impl Default for Table {
     fn default() -> Self {
         Self {
             locks: BTreeMap::new(),
+            values: Values::default(),
             rest: Rest {
                 fences: FenceCounter::after(0),
                 clients: HashMap::new(),
@@ -259,6 +264,25 @@ impl Table {
             Some(entry) => entry.view(name, now_ns, &self.rest),
             None => Entry::default().view(name, now_ns, &self.rest),
         }
+    }
+
+    pub(crate) fn read(&self, name: &LockName, now_ns: u64) -> Option<VersionedValue> {
+        self.values.read(name, now_ns)
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        client: ClientId,
+        request: WriteRequest,
+        now: Moment,
+    ) -> WriteOutcome {
+        let name = request.name.clone();
+        let (outcome, changed) = self.values.write(request, now.host_ns());
+        if changed && !self.rest.feeds.is_empty() {
+            let (at, kind, label) = (wall_clock(), WatchKind::Changed, self.rest.label(&client));
+            self.rest.feeds.tell(&WatchEvent { at, name, kind, fence: None, label });
+        }
+        outcome
     }
 
     /// Opens a stream of events. From now on every lease is looked after, so that its end is told

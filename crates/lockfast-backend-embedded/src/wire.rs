@@ -9,9 +9,12 @@ mod row;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use lockfast_core::error::quote;
-use lockfast_core::{ClientId, ErrorKind, Label, LockName};
+use lockfast_core::{
+    Change, ClientId, ErrorKind, Label, LockName, Version, VersionedValue, WriteRequest,
+};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
@@ -20,7 +23,9 @@ use crate::failure::{Failure, Scope};
 use crate::place::shown;
 
 /// What this version writes into `user_version`.
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
+/// What version 2 added.
+const VALUES: &str = include_str!("sql/values.sql");
 /// `LkFs`, so that `file` and people can tell whose database it is.
 const APPLICATION_ID: i64 = 0x4C6B_4673;
 /// The first SQLite that never loses a write when two processes reset the log at once.
@@ -83,7 +88,7 @@ impl Wire {
         let db = &self.connection;
         let ask = || -> rusqlite::Result<(i64, i64, i64)> {
             // Only foreign tools can make us wait: we have our own lock.
-            db.busy_timeout(std::time::Duration::from_secs(5))?;
+            db.busy_timeout(Duration::from_secs(5))?;
             db.set_prepared_statement_cache_capacity(32);
             // Otherwise statements are planned anew whenever their parameters change.
             db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -99,6 +104,10 @@ impl Wire {
                 self.create(boot_id)
             }
             (APPLICATION_ID, SCHEMA_VERSION, 1..) => self.set_pragmas(),
+            (APPLICATION_ID, 1, 1..) => {
+                self.set_pragmas()?;
+                self.change_schema(|db| db.execute_batch(VALUES))
+            }
             (APPLICATION_ID, 0, _) | (_, _, 0) => {
                 Err(self.corrupt("has lost its tables; move its directory away to begin anew"))
             }
@@ -137,17 +146,25 @@ impl Wire {
     }
 
     fn create(&self, boot_id: &str) -> Outcome<()> {
+        self.change_schema(|db| {
+            db.execute_batch(include_str!("sql/schema.sql"))?;
+            db.execute_batch(VALUES)?;
+            db.execute("INSERT INTO meta VALUES (1, ?1, 0, 0, 0)", [boot_id]).map(|_| ())
+        })
+    }
+
+    /// Brings the schema to this version, all of it or nothing.
+    fn change_schema(&self, change: impl Fn(&Connection) -> rusqlite::Result<()>) -> Outcome<()> {
         self.set_full(true)?;
-        let create = || -> rusqlite::Result<()> {
+        let make = || -> rusqlite::Result<()> {
             let db = &self.connection;
             db.execute_batch("BEGIN IMMEDIATE")?;
-            db.execute_batch(include_str!("sql/schema.sql"))?;
-            db.execute("INSERT INTO meta VALUES (1, ?1, 0, 0, 0)", [boot_id])?;
+            change(db)?;
             db.pragma_update(None, "user_version", SCHEMA_VERSION)?;
             db.pragma_update(None, "application_id", APPLICATION_ID)?;
             db.execute_batch("COMMIT")
         };
-        create().map_err(|error| {
+        make().map_err(|error| {
             self.roll_back();
             self.explain(&error)
         })?;
@@ -228,19 +245,7 @@ impl Wire {
             }
             Ok(claims)
         };
-        load().map_err(|error| {
-            let failure = self.explain(&error);
-            match error {
-                rusqlite::Error::SqliteFailure(..) | rusqlite::Error::SqlInputError { .. } => {
-                    failure
-                }
-                // The database works, but this record is not ours.
-                _ => {
-                    let message = format!("{} at lock {}", failure.message(), quote(name.as_str()));
-                    failure.with_message(message).with(Scope::Lock)
-                }
-            }
-        })
+        load().map_err(|error| self.explain_lock(name, &error))
     }
 
     pub(crate) fn insert_claim(&self, name: &LockName, claim: &Claim) -> Outcome<()> {
@@ -381,6 +386,47 @@ impl Wire {
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
+    /// The value of a name, unless it has ended.
+    pub(crate) fn load_value(
+        &self,
+        name: &LockName,
+        now_us: u64,
+    ) -> Outcome<Option<VersionedValue>> {
+        let load = || {
+            let mut statement = self.connection.prepare_cached(
+                "SELECT version, bytes, ends_us FROM value
+                  WHERE name = ?1 AND (ends_us = 0 OR ends_us > ?2)",
+            )?;
+            let value = statement.query_row(params![name.as_str(), signed(now_us)], |row| {
+                let ends_us: i64 = row.get(2)?;
+                let left_us = (ends_us > 0).then(|| ends_us as u64 - now_us);
+                Ok(VersionedValue {
+                    version: Version::from_bytes(row.get(0)?),
+                    bytes: row.get(1)?,
+                    remaining: left_us.map(Duration::from_micros),
+                })
+            });
+            value.optional()
+        };
+        load().map_err(|error| self.explain_lock(name, &error))
+    }
+
+    /// Leaves what a write wants there, and forgets the values that have ended.
+    pub(crate) fn save_value(&self, request: &WriteRequest, now_us: u64) -> Outcome<()> {
+        self.execute("DELETE FROM value WHERE ends_us > 0 AND ends_us <= ?1", [signed(now_us)])?;
+        let name = request.name.as_str();
+        match &request.change {
+            Change::Put { bytes, keep } => {
+                let ends_us = keep.map_or(0, |keep| now_us.saturating_add(micros(keep)));
+                self.execute(
+                    "INSERT OR REPLACE INTO value VALUES (?1, ?2, ?3, ?4)",
+                    params![name, request.id, bytes, signed(ends_us)],
+                )
+            }
+            Change::Remove => self.execute("DELETE FROM value WHERE name = ?1", [name]),
+        }
+    }
+
     fn run(&self, sql: &str) -> Outcome<()> {
         self.execute(sql, [])
     }
@@ -415,7 +461,24 @@ impl Wire {
         explain(&self.path, error)
     }
 
+    /// What went wrong with the record of one name.
+    fn explain_lock(&self, name: &LockName, error: &rusqlite::Error) -> Failure {
+        let failure = self.explain(error);
+        match error {
+            rusqlite::Error::SqliteFailure(..) | rusqlite::Error::SqlInputError { .. } => failure,
+            // The database works, but this record is not ours.
+            _ => {
+                let message = format!("{} at lock {}", failure.message(), quote(name.as_str()));
+                failure.with_message(message).with(Scope::Lock)
+            }
+        }
+    }
+
     fn corrupt(&self, flaw: &str) -> Failure {
         Failure::new(ErrorKind::CorruptRecord, format!("{} {flaw}", shown(&self.path)))
     }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

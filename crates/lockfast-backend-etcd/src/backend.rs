@@ -8,8 +8,8 @@ use lockfast_core::capability::{Expiry, Feature, FenceSurvival, Order, Reach, Tt
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, EventStream,
-    Guarantee, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest,
+    Guarantee, LockName, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
+    RenewRequest, Result, RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome, WriteRequest,
 };
 use lockfast_net::drive::Gather;
 use tokio::runtime::Handle;
@@ -76,11 +76,14 @@ pub(crate) fn profile(ttl_min: Duration) -> Profile {
             because: "etcd keeps whole seconds, and from its election timeout follows a minimum",
             ..TtlLimits::LOCKFAST
         },
-        lacks: &[(
-            Feature::Floor,
-            "a fence is the revision of the cluster, which nobody can raise; where revisions were \
+        lacks: &[
+            (Feature::Values, "not there yet"),
+            (
+                Feature::Floor,
+                "a fence is the revision of the cluster, which nobody can raise; where revisions were \
              lost, restore the cluster with --bump-revision",
-        )],
+            ),
+        ],
     }
 }
 
@@ -171,6 +174,15 @@ impl Backend for Etcd {
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         let store = Arc::clone(&self.store);
         Box::pin(self.work(async move { store.revoke(&request).await }))
+    }
+
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Values);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

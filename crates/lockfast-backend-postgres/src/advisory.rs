@@ -15,9 +15,9 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Feature, Grant, Guarantee, HolderId, LockView, LossCause, Mode, Moment, Profile,
-    Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
-    RevokeOutcome, RevokeRequest, TtlLimits, Wait,
+    EventStream, Feature, Grant, Guarantee, HolderId, LockName, LockView, LossCause, Mode, Moment,
+    Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, Wait, WriteOutcome, WriteRequest,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -108,6 +108,7 @@ pub(crate) fn profile() -> Profile {
                 "an advisory lock is free as soon as its connection ends; use mode=lease",
             ),
             (Feature::Detached, "an advisory lock ends with its connection; use mode=lease"),
+            (Feature::Values, "it has no tables; use mode=lease"),
         ],
     }
 }
@@ -352,6 +353,15 @@ impl Backend for Shared {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         Box::pin(self.0.seize(request))
+    }
+
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Values);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

@@ -8,9 +8,9 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error,
-    EventStream, Guarantee, HolderId, LockName, LockView, Moment, Profile, Query, Refusal,
+    EventStream, Feature, Guarantee, HolderId, LockName, LockView, Moment, Profile, Query, Refusal,
     ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
-    RevokeRequest, TtlLimits, jitter,
+    RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest, jitter,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -122,7 +122,7 @@ pub(crate) fn profile() -> Profile {
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
         ttl: TtlLimits::LOCKFAST,
-        lacks: &[],
+        lacks: &[(Feature::Values, "not there yet")],
     }
 }
 
@@ -282,6 +282,15 @@ impl Backend for Postgres {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         Box::pin(self.seize(request))
+    }
+
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Values);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

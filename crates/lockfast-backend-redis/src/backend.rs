@@ -9,9 +9,9 @@ use lockfast_core::error::quote;
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
-    ErrorKind, EventStream, Guarantee, LockName, LockView, LossCause, Moment, Profile, Query,
-    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
-    RevokeRequest, TtlLimits,
+    ErrorKind, EventStream, Feature, Guarantee, LockName, LockView, LossCause, Moment, Profile,
+    Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -124,7 +124,7 @@ pub(crate) fn profile(config: &Config) -> Profile {
                 ..TtlLimits::LOCKFAST
             },
         },
-        lacks: &[],
+        lacks: &[(Feature::Values, "not there yet")],
     }
 }
 
@@ -405,6 +405,15 @@ impl Backend for Redis {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         Box::pin(self.seize(request))
+    }
+
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Values);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

@@ -8,8 +8,9 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Feature, Guarantee, LockView, Moment, Profile, Query, Refusal, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
+    EventStream, Feature, Guarantee, LockName, LockView, Moment, Profile, Query, Refusal,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
+    RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -117,6 +118,10 @@ fn check_reached(
 const ONE_HOLDER: &str = "several servers that do not know each other can only grant a lock to one \
                           holder at a time; use another store";
 
+/// Why it keeps no values.
+const NO_ORDER: &str = "its nodes know nothing of each other, so that no write is the last on all of \
+     them; use a store that decides in one place";
+
 /// What this store promises.
 pub(crate) fn profile(config: &Config) -> Profile {
     Profile {
@@ -138,7 +143,11 @@ pub(crate) fn profile(config: &Config) -> Profile {
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
         ttl: TtlLimits::LOCKFAST,
-        lacks: &[(Feature::Shared, ONE_HOLDER), (Feature::Permits, ONE_HOLDER)],
+        lacks: &[
+            (Feature::Shared, ONE_HOLDER),
+            (Feature::Permits, ONE_HOLDER),
+            (Feature::Values, NO_ORDER),
+        ],
     }
 }
 
@@ -211,6 +220,15 @@ impl Backend for Redlock {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         Box::pin(self.store.revoke(request))
+    }
+
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Values);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

@@ -8,8 +8,9 @@ use lockfast_core::capability::{Expiry, Feature, FenceSurvival, Order, Reach, Tt
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Guarantee, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest,
+    EventStream, Guarantee, LockName, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest,
+    RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome,
+    WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -79,7 +80,11 @@ pub(crate) fn profile((least, most): (Duration, Duration), is_alone: bool) -> Pr
             step: TtlLimits::LOCKFAST.step,
             because: if is_alone { TICKS } else { TICKS_OF_SEVERAL },
         },
-        lacks: &[(Feature::Detached, SESSION_ENDS), (Feature::Floor, CREATED)],
+        lacks: &[
+            (Feature::Detached, SESSION_ENDS),
+            (Feature::Floor, CREATED),
+            (Feature::Values, "not there yet"),
+        ],
     }
 }
 
@@ -189,6 +194,15 @@ impl Backend for Zookeeper {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         Box::pin(self.work(revocation::revoke(Arc::clone(&self.store), request)))
+    }
+
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Values);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

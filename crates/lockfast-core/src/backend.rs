@@ -13,7 +13,9 @@ use crate::grant::{
     AcquireOutcome, LossCause, ReleaseOutcome, RenewOutcome, RevokeOutcome, SessionId,
 };
 use crate::holder::{ClientId, HolderId, Label};
+use crate::name::LockName;
 use crate::request::{AcquireRequest, Query, ReleaseRequest, RenewRequest, RevokeRequest};
+use crate::value::{VersionedValue, WriteOutcome, WriteRequest};
 use crate::view::LockView;
 use crate::watch::EventStream;
 
@@ -87,7 +89,22 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// their next renewal elsewhere.
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>>;
 
-    /// Events of all locks, from now on.
+    /// The value of a name, as the last write that was answered before this left it.
+    ///
+    /// A store that lacks [`Feature::Values`](crate::Feature::Values) says so.
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>>;
+
+    /// Writes the value of a name if what is there is what the request expects.
+    ///
+    /// To be correct:
+    /// - the comparison and the write are one step, and what was answered as written outlives what
+    ///   the store's [`fence`](crate::Profile::fence) outlives;
+    /// - a request that finds its own write there, known by its id, answers as the first did;
+    /// - every write has a version of its own, also after a removal;
+    /// - [`watch`](Backend::watch) tells of it as [`Changed`](crate::WatchKind::Changed).
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>>;
+
+    /// Events of all locks and values, from now on.
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>>;
 }
 

@@ -88,6 +88,10 @@ pub enum Feature {
     Detached,
     /// The fence can be raised above a given one: [`floor`](crate::AcquireRequest::floor).
     Floor,
+    /// Values that are written by comparing versions: [`write`](crate::Backend::write).
+    Values,
+    /// Values that the store forgets after a time: [`keep`](crate::Change::Put::keep).
+    ValueExpiry,
 }
 
 impl fmt::Display for Feature {
@@ -98,6 +102,8 @@ impl fmt::Display for Feature {
             Self::LockDelay => "lock-delay",
             Self::Detached => "leases that outlive their process",
             Self::Floor => "floor for the fence",
+            Self::Values => "values",
+            Self::ValueExpiry => "values that end by themselves",
         })
     }
 }
@@ -199,9 +205,14 @@ impl Profile {
     /// # Errors
     /// [`ErrorKind::Unsupported`] with the reason when the store cannot do this.
     pub fn require(&self, feature: Feature) -> Result<()> {
-        let Some(reason) = self.lack_of(feature) else { return Ok(()) };
+        if self.lack_of(feature).is_some() { Err(self.unsupported(feature)) } else { Ok(()) }
+    }
+
+    /// That the store cannot do this, which it lacks.
+    pub fn unsupported(&self, feature: Feature) -> Error {
+        let reason = self.lack_of(feature).unwrap_or("nobody says why");
         let error = Error::new(ErrorKind::Unsupported, format!("it has no {feature}: {reason}"));
-        Err(error.with_backend(self.backend))
+        error.with_backend(self.backend)
     }
 
     /// # Errors

@@ -25,6 +25,7 @@
 //! | the queue that lets a store batch | [`batch`] |
 //! | those who wait at a store that pushes | [`lobby`] |
 //! | events for whoever watches | [`watch`] |
+//! | values that are written by comparing versions | [`value`] |
 //! | chance that spreads what many do | [`mod@jitter`] |
 //! | work on the runtime of the connections | [`task`] |
 
@@ -47,6 +48,7 @@ pub mod queue;
 pub mod request;
 pub mod task;
 pub mod time;
+pub mod value;
 pub mod view;
 pub mod vote;
 pub mod watch;
@@ -68,6 +70,7 @@ pub use migration::Migration;
 pub use name::LockName;
 pub use request::{AcquireRequest, Mode, Query, ReleaseRequest, RenewRequest, RevokeRequest, Wait};
 pub use time::{Alarm, Moment};
+pub use value::{Change, Expected, Version, VersionedValue, WriteOutcome, WriteRequest};
 pub use view::{HolderView, LockView};
 pub use vote::{NodeVote, Vote};
 pub use watch::{EventStream, WatchEvent, WatchKind};

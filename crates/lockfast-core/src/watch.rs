@@ -47,6 +47,8 @@ pub enum WatchKind {
     Expired,
     /// An operator took it away.
     Revoked,
+    /// The value of this name was written or removed; not told when its time ran out.
+    Changed,
     /// The watcher was too slow and missed events before this one.
     Missed,
 }
@@ -61,6 +63,7 @@ impl WatchKind {
             Self::Abandoned => "abandoned",
             Self::Expired => "expired",
             Self::Revoked => "revoked",
+            Self::Changed => "changed",
             Self::Missed => "missed",
         }
     }
@@ -74,6 +77,7 @@ impl WatchKind {
             "a" => Some(Self::Abandoned),
             "e" => Some(Self::Expired),
             "v" => Some(Self::Revoked),
+            "c" => Some(Self::Changed),
             _ => None,
         }
     }

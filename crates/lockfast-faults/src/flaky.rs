@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Error, ErrorKind, EventStream, LockView,
-    Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
-    RevokeOutcome, RevokeRequest,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Error, ErrorKind, EventStream, LockName,
+    LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::runtime::Handle;
 
@@ -152,6 +152,14 @@ impl Backend for Flaky {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         self.carry(Operation::Other, || self.inner.revoke(request))
+    }
+
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        self.carry(Operation::Other, || self.inner.read(name))
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        self.carry(Operation::Other, || self.inner.write(request))
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use lockfast::{
     AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, ErrorKind, EventStream,
-    Fence, Grant, Guarantee, Guard, HolderId, LeaseStatus, LockView, Locker, LossCause,
+    Fence, Grant, Guarantee, Guard, HolderId, LeaseStatus, LockName, LockView, Locker, LossCause,
     LossReporter, Moment, Options, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest, SessionId, TtlLimits,
+    RenewRequest, Result, RevokeOutcome, RevokeRequest, SessionId, TtlLimits, VersionedValue,
+    WriteOutcome, WriteRequest,
 };
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 
@@ -115,6 +116,14 @@ impl Backend for Shared {
 
     fn revoke(&self, _: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         Box::pin(async { Ok(RevokeOutcome::NotHeld) })
+    }
+
+    fn read(&self, _: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn write(&self, _: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        Box::pin(async { Ok(WriteOutcome::Conflict(None)) })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

@@ -14,6 +14,7 @@ mod renewal;
 mod retry;
 mod revoke;
 mod shared;
+mod values;
 mod waiting;
 mod watch;
 
@@ -36,4 +37,5 @@ pub(crate) const GROUPS: &[&Group] = &[
     &inspect::GROUP,
     &revoke::GROUP,
     &watch::GROUP,
+    &values::GROUP,
 ];

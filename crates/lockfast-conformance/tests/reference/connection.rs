@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, EventStream, LockView,
-    Moment, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
-    RevokeOutcome, RevokeRequest, Wait,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, EventStream, Feature,
+    LockName, LockView, Moment, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
+    RenewRequest, Result, RevokeOutcome, RevokeRequest, VersionedValue, Wait, WriteOutcome,
+    WriteRequest,
 };
 use tokio::sync::oneshot;
 
@@ -120,6 +121,25 @@ impl Backend for Connection {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         Box::pin(async move { Ok(self.store.revoke(&request)) })
+    }
+
+    fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        Box::pin(async move {
+            self.store.profile.require(Feature::Values)?;
+            Ok(self.store.read(&name))
+        })
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        Box::pin(async move {
+            self.store.profile.require(Feature::Values)?;
+            if self.store.has(Defect::WriteIsTwoSteps) {
+                let there = self.store.read(&request.name);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                return Ok(self.store.write_over(&self.context, request, there));
+            }
+            Ok(self.store.write(&self.context, request))
+        })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

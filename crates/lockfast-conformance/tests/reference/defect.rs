@@ -45,6 +45,11 @@ pub(crate) enum Defect {
     ExpiryIsSilent,
     NeedsRuntime,
     DetachedLeaseDies,
+    WriteIsTwoSteps,
+    RepeatedWriteConflicts,
+    VersionsBeginAnew,
+    ChangeIsUntold,
+    ValueNeverEnds,
 }
 
 impl Defect {
@@ -98,6 +103,12 @@ impl Defect {
         (Self::DoubleGrant, "once::runs_in_one_place"),
         (Self::ExpiresEarly, "once::is_kept_for_at_least"),
         (Self::NeverExpires, "once::is_kept_for_at_least"),
+        (Self::WriteIsTwoSteps, "values::lose_no_update"),
+        (Self::RepeatedWriteConflicts, "values::know_a_repetition"),
+        (Self::VersionsBeginAnew, "values::never_have_an_old_version_again"),
+        (Self::ChangeIsUntold, "values::that_change_are_told"),
+        (Self::ValueNeverEnds, "values::end_by_themselves"),
+        (Self::FoldsCase, "values::and_locks_are_apart"),
         (Self::NeverExpires, "once::that_is_cancelled_is_kept_for_at_least"),
     ];
 }

@@ -8,11 +8,11 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::time::wall_clock;
 use lockfast_core::watch::EventFeeds;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, ClientId, ConnectContext, Error, ErrorKind, EventStream,
-    Feature, Fence, Grant, Guarantee, HolderId, HolderView, Label, LockName, LockView, LossCause,
-    LossReporter, Mode, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest,
-    RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits, Wait, WatchEvent,
-    WatchKind,
+    AcquireOutcome, AcquireRequest, Change, ClientId, ConnectContext, Error, ErrorKind,
+    EventStream, Expected, Feature, Fence, Grant, Guarantee, HolderId, HolderView, Label, LockName,
+    LockView, LossCause, LossReporter, Mode, Moment, Profile, Query, Refusal, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
+    Version, VersionedValue, Wait, WatchEvent, WatchKind, WriteOutcome, WriteRequest,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -45,6 +45,15 @@ struct State {
     grants: u64,
     revoked: Vec<(HolderId, String)>,
     feeds: EventFeeds,
+    values: BTreeMap<LockName, Stored>,
+    writes: u64,
+}
+
+#[derive(Clone)]
+struct Stored {
+    id: [u8; 16],
+    value: VersionedValue,
+    ends: Option<Moment>,
 }
 
 struct Claim {
@@ -109,6 +118,72 @@ impl Store {
 
     pub(crate) fn watch(&self) -> EventStream {
         self.lock().feeds.open()
+    }
+
+    pub(crate) fn read(&self, name: &LockName) -> Option<VersionedValue> {
+        let now = Moment::now();
+        let state = self.lock();
+        let stored = state.values.get(&self.key(name))?;
+        let ended = stored.ends.is_some_and(|ends| ends.has_passed(now));
+        if ended && !self.has(Defect::ValueNeverEnds) {
+            return None;
+        }
+        let remaining = stored.ends.map(|ends| ends.remaining(now));
+        Some(VersionedValue { remaining, ..stored.value.clone() })
+    }
+
+    pub(crate) fn write(&self, context: &ConnectContext, request: WriteRequest) -> WriteOutcome {
+        let there = self.read(&request.name);
+        self.write_over(context, request, there)
+    }
+
+    /// Writes, given what is there.
+    pub(crate) fn write_over(
+        &self,
+        context: &ConnectContext,
+        request: WriteRequest,
+        there: Option<VersionedValue>,
+    ) -> WriteOutcome {
+        let key = self.key(&request.name);
+        let state = &mut *self.lock();
+        let is_ours = state.values.get(&key).is_some_and(|stored| stored.id == request.id);
+        if is_ours && !self.has(Defect::RepeatedWriteConflicts) {
+            return WriteOutcome::Written(there.map(|value| value.version));
+        }
+        let expected = match request.expected {
+            Expected::Nothing => None,
+            Expected::Version(version) => Some(version),
+        };
+        if there.as_ref().map(|value| value.version) != expected {
+            return WriteOutcome::Conflict(there);
+        }
+        state.writes = match self.has(Defect::VersionsBeginAnew) && there.is_none() {
+            true => 1,
+            false => state.writes + 1,
+        };
+        let version = Version::from_bytes(u128::from(state.writes).to_be_bytes());
+        let outcome = match request.change {
+            Change::Put { bytes, keep } => {
+                let ends = keep.map(|keep| Moment::now() + keep);
+                let value = VersionedValue { version, bytes, remaining: None };
+                state.values.insert(key, Stored { id: request.id, value, ends });
+                WriteOutcome::Written(Some(version))
+            }
+            Change::Remove => {
+                state.values.remove(&key);
+                WriteOutcome::Written(None)
+            }
+        };
+        if !self.has(Defect::ChangeIsUntold) {
+            state.feeds.tell(&WatchEvent {
+                at: wall_clock(),
+                name: request.name,
+                kind: WatchKind::Changed,
+                fence: None,
+                label: Some(context.label.clone()),
+            });
+        }
+        outcome
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
