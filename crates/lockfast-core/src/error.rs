@@ -69,6 +69,8 @@ pub enum ErrorKind {
     CorruptRecord,
     /// The lock's name is in use in the store for something that is no lock.
     ForeignKey,
+    /// Somebody else computed what was waited for, and failed.
+    Computation,
     /// The store's fence cannot rise any more.
     TokenExhausted,
     /// The process was forked; leases and connections stay with the parent.

@@ -43,6 +43,7 @@ mod diagnose;
 mod lease;
 mod locker;
 mod migrate;
+pub mod optimistic;
 mod primitive;
 mod randomness;
 mod store;
@@ -56,8 +57,9 @@ pub use lockfast_core::*;
 pub use lockfast_fence as fence;
 pub use migrate::migrate;
 pub use primitive::{
-    Attempt, Campaign, DetachedLease, Leader, LeaderEvent, LeaderView, Leadership, Lock,
-    MultiGuard, MultiLock, Mutex, Observer, Once, OnceAttempt, OnceGuard, Ran, RwLock, Semaphore,
+    Attempt, Barrier, Campaign, DetachedLease, Ensured, Latch, Leader, LeaderEvent, LeaderView,
+    Leadership, Lock, MultiGuard, MultiLock, Mutex, Observer, Once, OnceAttempt, OnceGuard, Ran,
+    Refresh, RwLock, Semaphore, SharedValue,
 };
 
 /// The schemes of all stores that were compiled in, each with its colon.

@@ -12,7 +12,9 @@ use lockfast_core::{
 use crate::connect;
 use crate::lease::deadline::deadline;
 use crate::lease::policy::{Options, Policy};
-use crate::primitive::{Leader, Lock, Mutex, Once, RwLock, Semaphore};
+use crate::primitive::{
+    Barrier, Latch, Leader, Lock, Mutex, Once, Refresh, RwLock, Semaphore, SharedValue,
+};
 use crate::store::Store;
 
 /// A connection to a store. Cheap to clone; all clones share the connection.
@@ -136,6 +138,53 @@ impl Locker {
             error.with_message(message).with_lock(&name)
         })?;
         Ok(Once::new(Arc::clone(&self.store), name, policy))
+    }
+
+    /// A small value that all who use its name share, written by comparing versions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] on a store that keeps no values, or what
+    /// [`Options::check`] says of the locker's options.
+    pub fn value(&self, name: impl AsRef<str>) -> Result<SharedValue> {
+        let name = self.full_name(name)?;
+        let policy = Policy::new(&self.options, self.profile())?;
+        SharedValue::new(Arc::clone(&self.store), name, &policy)
+    }
+
+    /// A gate that opens when it was counted down so many times. Everybody must say the same number.
+    ///
+    /// # Errors
+    /// As [`Locker::value`], and [`ErrorKind::InvalidConfig`] for a number that is not 1 to
+    /// [`Latch::COUNT_MAX`].
+    pub fn latch(&self, name: impl AsRef<str>, count: u32) -> Result<Latch> {
+        let name = LockName::new(name)?;
+        let value = self.value(format!("latch:{name}"))?;
+        Latch::new(value, self.full_name(&name)?, count)
+    }
+
+    /// A place where so many wait for each other. Everybody must say the same number.
+    ///
+    /// # Errors
+    /// As [`Locker::value`] and [`Locker::rwlock`], and [`ErrorKind::InvalidConfig`] for a number that
+    /// is not 1 to [`Barrier::PARTIES_MAX`].
+    pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
+        let name = LockName::new(name)?;
+        let own = format!("barrier:{name}");
+        let (value, place) = (self.value(&own)?, self.lock(&own, Mode::Shared)?);
+        Barrier::new(value, place, self.full_name(&name)?, parties)
+    }
+
+    /// A value that is computed by one and read by all, and fresh for so long.
+    ///
+    /// # Errors
+    /// As [`Locker::value`] and [`Locker::rwlock`], and [`ErrorKind::Unsupported`] on a store whose
+    /// values do not end by themselves.
+    pub fn refresh(&self, name: impl AsRef<str>, fresh_for: Duration) -> Result<Refresh> {
+        let name = LockName::new(name)?;
+        let value = self.value(format!("refresh:{name}"))?;
+        let failure = self.value(format!("refresh-error:{name}"))?;
+        let lock = self.lock(format!("refresh:{name}"), Mode::Exclusive)?;
+        Refresh::new(lock, value, failure, fresh_for)
     }
 
     fn full_name(&self, name: impl AsRef<str>) -> Result<LockName> {

@@ -91,8 +91,7 @@ impl Store {
 
     /// Sleeps on the keeper's clock, whatever executor the caller has.
     pub(crate) fn sleep(&self, span: Duration) -> tokio::time::Sleep {
-        let _keeper = self.keeper.runtime().enter();
-        tokio::time::sleep(span)
+        self.keeper.sleep(span)
     }
 }
 

@@ -4,9 +4,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use lockfast_core::{Alarm, Error, ErrorKind, Result};
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::Sleep;
 
 use super::cell::LeaseCell;
 use super::driver::Driver;
@@ -75,6 +77,12 @@ impl Keeper {
 
     pub(crate) fn runtime(&self) -> &Handle {
         self.runtime.handle()
+    }
+
+    /// Sleeps on the keeper's clock, whatever executor the caller has.
+    pub(crate) fn sleep(&self, span: Duration) -> Sleep {
+        let _keeper = self.runtime.enter();
+        tokio::time::sleep(span)
     }
 
     /// Watches over a lease from now on, or again after its times were changed from outside.

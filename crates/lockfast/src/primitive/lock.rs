@@ -84,6 +84,12 @@ impl Lock {
         self
     }
 
+    /// Another lock that is taken and kept in the same way.
+    pub(super) fn renamed(mut self, name: LockName) -> Self {
+        self.target.name = name;
+        self
+    }
+
     /// The name.
     pub fn name(&self) -> &LockName {
         &self.target.name

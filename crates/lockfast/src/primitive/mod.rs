@@ -8,20 +8,33 @@
 //! | [`MultiLock`] | several locks | all of them or none, without deadlock |
 //! | [`Leader`] | exclusive, again after each loss | one leader at a time, who is told of its election and of its end |
 //! | [`Once`] | exclusive, without waiting or renewal | one run for all, held between `at_least` and `at_most` |
+//! | [`SharedValue`] | a value with a version | no update is lost |
+//! | [`Latch`] | a value | those who wait go on when enough have counted down |
+//! | [`Barrier`] | a value and a shared lock for each round | all go on when enough have come |
+//! | [`Refresh`] | a value and a lock | one computes, the others read |
 
+mod barrier;
+mod events;
+mod latch;
 mod leader;
 mod lock;
 mod multi_lock;
 mod observer;
 mod once;
+mod refresh;
 mod rwlock;
+mod shared_value;
 
+pub use barrier::Barrier;
+pub use latch::Latch;
 pub use leader::{Campaign, Leader, LeaderEvent};
 pub use lock::{Attempt, DetachedLease, Lock};
 pub use multi_lock::{MultiGuard, MultiLock};
 pub use observer::{LeaderView, Leadership, Observer};
 pub use once::{Once, OnceAttempt, OnceGuard, Ran};
+pub use refresh::{Ensured, Refresh};
 pub use rwlock::RwLock;
+pub use shared_value::{SharedValue, Update};
 
 /// A lock that one holder has at a time.
 pub type Mutex = Lock;

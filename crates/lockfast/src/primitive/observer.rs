@@ -1,21 +1,14 @@
 //! Who leads, for those who do not want to.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use lockfast_core::{
-    Error, ErrorKind, EventStream, Fence, Label, LockName, LockView, Query, Result, WatchEvent,
-    WatchKind,
+    Error, ErrorKind, Fence, Label, LockName, LockView, Query, Result, WatchEvent, WatchKind,
 };
 
+use super::events::Events;
 use crate::store::Store;
-
-/// How often the store is looked at when nothing is heard: events can be lost, and that they were is
-/// told with the next.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Who leads.
 #[derive(Clone, Debug)]
@@ -62,7 +55,6 @@ impl Leadership {
             Self::Led(leader) => leader.term?.get(),
         };
         match event.kind {
-            WatchKind::Missed => None,
             WatchKind::Granted => {
                 let term = event.fence?;
                 let leader = LeaderView { term: Some(term), label: event.label, since: event.at };
@@ -87,22 +79,14 @@ impl Leadership {
 pub struct Observer {
     store: Arc<Store>,
     name: LockName,
-    events: Option<EventStream>,
+    events: Events,
     known: Option<Leadership>,
     must_look: bool,
 }
 
-/// What an observer waits for.
-enum Heard {
-    Event(WatchEvent),
-    End,
-    Nothing,
-}
-
 impl Observer {
     pub(super) async fn open(store: Arc<Store>, name: LockName) -> Result<Self> {
-        store.check_process().map_err(|error| error.with_lock(&name))?;
-        let events = Some(store.backend.watch().await.map_err(|error| error.with_lock(&name))?);
+        let events = Events::open(Arc::clone(&store), name.clone()).await?;
         Ok(Self { store, name, events, known: None, must_look: true })
     }
 
@@ -120,17 +104,8 @@ impl Observer {
             let found = if self.must_look {
                 Some(self.look().await.map_err(|error| error.with_lock(&self.name))?)
             } else {
-                match self.hear().await {
-                    Heard::Event(event) if event.name == self.name || is_missed(&event) => {
-                        self.known.as_ref().and_then(|known| known.after(event))
-                    }
-                    Heard::Event(_) => continue,
-                    Heard::Nothing => None,
-                    Heard::End => {
-                        self.events = None;
-                        None
-                    }
-                }
+                let event = self.events.next().await;
+                event.and_then(|event| self.known.as_ref()?.after(event))
             };
             self.must_look = found.is_none();
             let Some(found) = found else { continue };
@@ -143,32 +118,12 @@ impl Observer {
 
     /// The lock as the store sees it. Whatever happens from then on is heard.
     async fn look(&mut self) -> Result<Leadership> {
-        if self.events.is_none() {
-            self.events = Some(self.store.backend.watch().await?);
-        }
+        self.events.resume().await?;
         let views = self.store.backend.inspect(Query::Name(self.name.clone())).await?;
         let view = views.into_iter().next();
         let none = || Error::new(ErrorKind::Internal, "the store answered no view");
         view.map(Leadership::of).ok_or_else(none)
     }
-
-    /// The next event, or that there was none for a while.
-    async fn hear(&mut self) -> Heard {
-        let Some(events) = &mut self.events else { return Heard::End };
-        let mut alarm = pin!(self.store.sleep(LOOK_EVERY));
-        let mut event = pin!(events.next());
-        poll_fn(|context| {
-            if let Poll::Ready(event) = event.as_mut().poll(context) {
-                return Poll::Ready(event.map_or(Heard::End, Heard::Event));
-            }
-            alarm.as_mut().poll(context).map(|()| Heard::Nothing)
-        })
-        .await
-    }
-}
-
-fn is_missed(event: &WatchEvent) -> bool {
-    event.kind == WatchKind::Missed
 }
 
 #[cfg(test)]
@@ -212,7 +167,6 @@ mod tests {
             (Leadership::Vacant, Released, Some(5), Some(0)),
             // The event alone does not tell.
             (led(Some(5)), Released, Some(9), None),
-            (led(Some(5)), Missed, None, None),
             (led(None), Granted, Some(5), None),
             (Leadership::Vacant, Granted, None, None),
         ];

@@ -1,0 +1,353 @@
+//! What is made of values: optimistic updates, latches, barriers and refreshes on this store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lockfast::optimistic::{Attempts, Update};
+use lockfast::{
+    Ensured, Error, ErrorKind, Expected, Feature, Locker, Moment, SharedValue, VersionedValue,
+    WriteOutcome,
+};
+use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
+
+use crate::arena::{Arena, GRACE, PATIENCE, finish, name};
+use crate::case::{Case, Group};
+
+pub(super) const GROUP: Group = Group {
+    name: "shared_state",
+    source: include_str!("shared_state.rs"),
+    cases: &[
+        Case::new("updates_are_all_counted", |arena| Box::pin(updates_are_all_counted(arena)))
+            .using(&[Feature::Values]),
+        Case::new("updates_tell_of_a_conflict", |arena| {
+            Box::pin(updates_tell_of_a_conflict(arena))
+        })
+        .using(&[Feature::Values]),
+        Case::new("updates_whose_answer_is_lost_happen_once", |arena| {
+            Box::pin(updates_whose_answer_is_lost_happen_once(arena))
+        })
+        .using(&[Feature::Values]),
+        Case::new("latches_open_when_counted_down", |arena| {
+            Box::pin(latches_open_when_counted_down(arena))
+        })
+        .using(&[Feature::Values]),
+        Case::new("latches_refuse_what_does_not_go_together", |arena| {
+            Box::pin(latches_refuse_what_does_not_go_together(arena))
+        })
+        .using(&[Feature::Values]),
+        Case::new("barriers_let_all_go_together", |arena| {
+            Box::pin(barriers_let_all_go_together(arena))
+        })
+        .using(&[Feature::Values, Feature::Shared]),
+        Case::new("barriers_do_not_count_who_left", |arena| {
+            Box::pin(barriers_do_not_count_who_left(arena))
+        })
+        .using(&[Feature::Values, Feature::Shared]),
+        Case::new("refreshes_are_computed_once", |arena| {
+            Box::pin(refreshes_are_computed_once(arena))
+        })
+        .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
+        Case::new("refreshes_tell_why_they_failed", |arena| {
+            Box::pin(refreshes_tell_why_they_failed(arena))
+        })
+        .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
+        Case::new("refreshes_give_the_last_value_meanwhile", |arena| {
+            Box::pin(refreshes_give_the_last_value_meanwhile(arena))
+        })
+        .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
+        Case::new("refreshes_stop_when_their_lock_is_lost", |arena| {
+            Box::pin(refreshes_stop_when_their_lock_is_lost(arena))
+        })
+        .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
+    ],
+};
+
+async fn locker(arena: &Arena) -> Locker {
+    arena.locker(&FaultSwitch::default()).await
+}
+
+async fn lockers<const N: usize>(arena: &Arena) -> [Locker; N] {
+    let mut lockers = Vec::with_capacity(N);
+    for _ in 0..N {
+        lockers.push(locker(arena).await);
+    }
+    lockers.try_into().expect("as many as were made")
+}
+
+fn number(value: Option<&VersionedValue>) -> u32 {
+    let text = value.map_or("0", |value| std::str::from_utf8(&value.bytes).expect("a number"));
+    text.parse().expect("a number")
+}
+
+async fn add_one(value: &SharedValue) -> Result<u32, Error> {
+    let added = value.update(async |there| {
+        Ok(Update::Put((number(there.as_ref()) + 1).to_string().into_bytes()))
+    });
+    added.await.map(|value| number(value.as_ref()))
+}
+
+/// P14: of many who update one value, each counts once.
+async fn updates_are_all_counted(arena: Arena) {
+    const ROUNDS: u32 = 10;
+    let lockers: [Locker; 4] = lockers(&arena).await;
+    let attempts = Attempts::default().most(10_000).pause_max(Duration::from_millis(20));
+    let tasks: Vec<_> = (lockers.iter())
+        .map(|locker| {
+            let value = locker.value("a").expect("a name").attempts(attempts);
+            tokio::spawn(async move {
+                for _ in 0..ROUNDS {
+                    add_one(&value).await.expect("an update");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        finish(task).await;
+    }
+    let value = lockers[0].value("a").expect("a name").read().await.expect("an answer");
+    assert_eq!(number(value.as_ref()), ROUNDS * lockers.len() as u32);
+}
+
+/// P11, P14: whoever always meets others is told so after its attempts, and has changed nothing.
+async fn updates_tell_of_a_conflict(arena: Arena) {
+    let [first, second] = lockers(&arena).await;
+    let value = first.value("a").expect("a name").attempts(Attempts::default().most(3));
+    let other = second.value("a").expect("a name");
+    let calls = AtomicUsize::new(0);
+    let refused = value.update(async |_| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        add_one(&other).await?;
+        Ok(Update::Put(b"100".to_vec()))
+    });
+    let error = refused.await.expect_err("somebody was always faster");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+    assert_eq!(number(value.read().await.expect("an answer").as_ref()), 3);
+    let kept = value.update(async |_| Ok(Update::Keep)).await.expect("an answer");
+    assert_eq!(number(kept.as_ref()), 3);
+    assert_eq!(value.update(async |_| Ok(Update::Remove)).await.expect("an answer"), None);
+    assert_eq!(value.read().await.expect("an answer"), None);
+}
+
+/// P7, P14: a write whose answer is lost is asked for again and happens once.
+async fn updates_whose_answer_is_lost_happen_once(arena: Arena) {
+    let switch = FaultSwitch::default();
+    let locker = arena.locker(&switch).await;
+    let value = locker.value("a").expect("a name");
+    switch.set(Operation::Other, Fault::SwallowReply);
+    let writing = tokio::spawn({
+        let value = value.clone();
+        async move { value.write(Expected::Nothing, b"1").await }
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    switch.set(Operation::Other, Fault::Pass);
+    match finish(writing).await {
+        Ok(outcome) => assert!(matches!(outcome, WriteOutcome::Written(_)), "{outcome:?}"),
+        // Its tries were over before the link was back.
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}"),
+    }
+    assert_eq!(number(value.read().await.expect("an answer").as_ref()), 1);
+}
+
+/// P10: those who wait go on, soon, when the last has counted, and whoever comes later goes on at once.
+async fn latches_open_when_counted_down(arena: Arena) {
+    let lockers: [Locker; 3] = lockers(&arena).await;
+    let latch = |at: usize| lockers[at % 3].latch("a", 3).expect("a latch");
+    let waiters: Vec<_> = (0..4)
+        .map(|at| {
+            let latch = latch(at);
+            tokio::spawn(async move {
+                latch.wait().await.expect("an answer");
+                Moment::now()
+            })
+        })
+        .collect();
+    assert_eq!(latch(0).left().await.expect("an answer"), 3);
+    for at in 0..2 {
+        assert_eq!(latch(at).count_down().await.expect("an answer"), 2 - at as u32);
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "one is left");
+    assert_eq!(latch(2).count_down().await.expect("an answer"), 0);
+    let opened = Moment::now();
+    for waiter in waiters {
+        let waited = finish(waiter).await.since(opened);
+        assert!(waited <= GRACE, "woken after {waited:?}");
+    }
+    tokio::time::timeout(PATIENCE, latch(1).wait()).await.expect("it is open").expect("an answer");
+}
+
+/// P11: a latch is not counted below zero, nor from two numbers, nor is another value taken for one.
+async fn latches_refuse_what_does_not_go_together(arena: Arena) {
+    let [first, second] = lockers(&arena).await;
+    let latch = first.latch("a", 1).expect("a latch");
+    latch.count_down().await.expect("an answer");
+    let error = latch.count_down().await.expect_err("it is open");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let error = second.latch("a", 2).expect("a latch").wait().await.expect_err("another count");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.message().contains("from 1, not from 2"), "{error}");
+    latch.reset().await.expect("an answer");
+    assert_eq!(second.latch("a", 2).expect("a latch").left().await.expect("an answer"), 2);
+    assert_eq!(first.latch("a", 0).expect_err("no count").kind(), ErrorKind::InvalidConfig);
+    let foreign = first.value("latch:b").expect("a name");
+    foreign.write(Expected::Nothing, b"7").await.expect("an answer");
+    let error = first.latch("b", 2).expect("a latch").left().await.expect_err("no latch");
+    assert_eq!(error.kind(), ErrorKind::CorruptRecord, "{error}");
+}
+
+/// P10: all who wait for each other go on when the last has come, round after round.
+async fn barriers_let_all_go_together(arena: Arena) {
+    const ROUNDS: u64 = 3;
+    let lockers: [Locker; 3] = lockers(&arena).await;
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (lockers.iter())
+        .map(|locker| {
+            let barrier = locker.barrier("a", 3).expect("a barrier");
+            let arrived = Arc::clone(&arrived);
+            tokio::spawn(async move {
+                for round in 0..ROUNDS {
+                    arrived.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(barrier.wait().await.expect("an answer"), round);
+                    let arrived = arrived.load(Ordering::SeqCst);
+                    assert!(arrived >= 3 * (round as usize + 1), "{arrived} came by {round}");
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        finish(task).await;
+    }
+    let error = lockers[0].barrier("a", 2).expect("a barrier").wait().await.expect_err("for 3");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(lockers[0].barrier("b", 0).expect_err("for 0").kind(), ErrorKind::InvalidConfig);
+}
+
+/// P5: one that stops waiting has left, and the others wait for one more.
+async fn barriers_do_not_count_who_left(arena: Arena) {
+    let lockers: [Locker; 3] = lockers(&arena).await;
+    let client = arena.client().await;
+    let wait = |at: usize| {
+        let barrier = lockers[at].barrier("a", 2).expect("a barrier");
+        tokio::spawn(async move { barrier.wait().await.expect("an answer") })
+    };
+    let place = name("barrier:a#0");
+    let leaving = wait(0);
+    client.until(&place, "one is there", |view| view.holders.len() == 1).await;
+    leaving.abort();
+    let _ = leaving.await;
+    lockers[0].settled().await;
+    client.until(&place, "it has left", |view| view.holders.is_empty()).await;
+    let second = wait(1);
+    client.until(&place, "one is there", |view| view.holders.len() == 1).await;
+    assert!(!second.is_finished(), "one is missing");
+    let third = wait(2);
+    assert_eq!((finish(second).await, finish(third).await), (0, 0));
+}
+
+/// P1: of all who want a value that is not there, one computes it, and the others get what it computed.
+async fn refreshes_are_computed_once(arena: Arena) {
+    let lockers: [Locker; 4] = lockers(&arena).await;
+    let computed = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (lockers.iter())
+        .map(|locker| {
+            let refresh = locker.refresh("a", Duration::from_secs(600)).expect("a refresh");
+            let computed = Arc::clone(&computed);
+            tokio::spawn(async move {
+                let got = refresh.get(|lease| async move {
+                    computed.fetch_add(1, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    lease.check()?;
+                    Ok(b"computed".to_vec())
+                });
+                got.await.expect("a value")
+            })
+        })
+        .collect();
+    for task in tasks {
+        assert_eq!(finish(task).await, b"computed");
+    }
+    assert_eq!(computed.load(Ordering::SeqCst), 1);
+    let refresh = lockers[0].refresh("a", Duration::from_secs(600)).expect("a refresh");
+    assert_eq!(refresh.ensure(async |_| Ok(())).await.expect("an answer"), Ensured::Before);
+    refresh.invalidate().await.expect("an answer");
+    assert_eq!(refresh.ensure(async |_| Ok(7)).await.expect("an answer"), Ensured::Now(7));
+}
+
+/// P11: those who waited for a computation are told why it failed, and the next computes.
+async fn refreshes_tell_why_they_failed(arena: Arena) {
+    let [first, second] = lockers(&arena).await;
+    let refresh =
+        |locker: &Locker| locker.refresh("a", Duration::from_secs(600)).expect("a refresh");
+    let client = arena.client().await;
+    let (failing, waiting) = (refresh(&first), refresh(&second));
+    let (go, gone) = tokio::sync::oneshot::channel::<()>();
+    let failing = tokio::spawn(async move {
+        let failed = failing.get(|_| async move {
+            let _ = gone.await;
+            Err(Error::new(ErrorKind::Permission, "no rates today"))
+        });
+        failed.await.expect_err("it fails")
+    });
+    let place = name("refresh:a");
+    client.until(&place, "it computes", |view| view.holders.len() == 1).await;
+    let waiting =
+        tokio::spawn(async move { waiting.get(|_| async { Ok(b"by the second".to_vec()) }).await });
+    client.until(&place, "the other waits", |view| view.waiting == 1).await;
+    go.send(()).expect("it computes");
+    assert_eq!(finish(failing).await.kind(), ErrorKind::Permission);
+    let error = finish(waiting).await.expect_err("it is told");
+    assert_eq!(error.kind(), ErrorKind::Computation, "{error}");
+    assert!(error.message().contains("no rates today"), "{error}");
+    let next = refresh(&second).get(|_| async { Ok(b"next".to_vec()) }).await;
+    assert_eq!(next.expect("a value"), b"next");
+}
+
+/// P10: with a last value that is good enough, nobody waits for the one who computes the next.
+async fn refreshes_give_the_last_value_meanwhile(arena: Arena) {
+    let [first, second] = lockers(&arena).await;
+    let fresh = arena.short_ttl();
+    let refresh = |locker: &Locker| {
+        let refresh = locker.refresh("a", fresh).expect("a refresh");
+        refresh.stale_for(Duration::from_secs(600)).expect("a time")
+    };
+    let client = arena.client().await;
+    let (one, other) = (refresh(&first), refresh(&second));
+    assert_eq!(one.get(|_| async { Ok(b"old".to_vec()) }).await.expect("a value"), b"old");
+    tokio::time::sleep(fresh + arena.profile.ttl.fit(Duration::ZERO)).await;
+    let (go, gone) = tokio::sync::oneshot::channel::<()>();
+    let computing = tokio::spawn(async move {
+        let got = one.get(|_| async move {
+            let _ = gone.await;
+            Ok(b"new".to_vec())
+        });
+        got.await.expect("a value")
+    });
+    client.until(&name("refresh:a"), "it computes", |view| view.holders.len() == 1).await;
+    let meanwhile = other.get(|_| async { Ok(b"unwanted".to_vec()) }).await;
+    assert_eq!(meanwhile.expect("a value"), b"old");
+    go.send(()).expect("it computes");
+    assert_eq!(finish(computing).await, b"new");
+    assert_eq!(other.get(|_| async { Ok(b"unwanted".to_vec()) }).await.expect("a value"), b"new");
+}
+
+/// P3: a computation whose lock is taken away is stopped, and leaves nothing.
+async fn refreshes_stop_when_their_lock_is_lost(arena: Arena) {
+    let [first, second] = lockers(&arena).await;
+    let refresh =
+        |locker: &Locker| locker.refresh("a", Duration::from_secs(600)).expect("a refresh");
+    let client = arena.client().await;
+    let one = refresh(&first);
+    let computing =
+        tokio::spawn(
+            async move { one.get(|_| std::future::pending::<Result<Vec<u8>, Error>>()).await },
+        );
+    let place = name("refresh:a");
+    client.until(&place, "it computes", |view| view.holders.len() == 1).await;
+    client.revoke(&place, None).await;
+    let error = finish(computing).await.expect_err("it was taken away");
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    let next = refresh(&second).get(|_| async { Ok(b"next".to_vec()) }).await;
+    assert_eq!(next.expect("a value"), b"next");
+}

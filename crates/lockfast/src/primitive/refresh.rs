@@ -1,0 +1,284 @@
+//! A value that is computed by one and read by all: the first computes it under a lock, the others
+//! wait for that and read.
+
+use std::time::Duration;
+
+use lockfast_core::error::quote;
+use lockfast_core::view::exact;
+use lockfast_core::{
+    Error, ErrorKind, Expected, Feature, LockName, Mode, Result, Version, VersionedValue,
+    WriteOutcome,
+};
+
+use super::lock::{Attempt, Lock, run_until_lost};
+use super::shared_value::SharedValue;
+use crate::lease::handle::{Guard, Lease};
+
+/// How long an error is told to those who waited for the computation.
+const ERROR_KEPT: Duration = Duration::from_secs(5);
+/// The longest message of an error that is told to others.
+const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// A value that stays fresh for a time, and that one of all who want it computes when it is not.
+/// Cheap to clone.
+///
+/// - A value that is fresh costs one read.
+/// - When it is not, the first who asks computes it under a lock. The others wait for that and read
+///   it, or are told why it failed.
+/// - The computation is stopped when its lock is lost, and what it computed too late does not
+///   overwrite what somebody else has computed since.
+/// - With [`stale_for`](Self::stale_for), the others do not wait but get the last value.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::Locker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let locker = Locker::connect("memory:").await?; // any store but redlock: and zookeeper:
+/// let rates = locker.refresh("exchange-rates", Duration::from_secs(300))?;
+///
+/// let computed = rates.get(|_lease| async { Ok(b"EUR 1.08".to_vec()) }).await?;
+/// let read = rates.get(|_lease| async { unreachable!("it is fresh") }).await?;
+/// assert_eq!(computed, read);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Refresh {
+    lock: Lock,
+    value: SharedValue,
+    /// Why the last computation failed, for those who waited for it.
+    failure: SharedValue,
+    fresh_for: Duration,
+    stale_for: Duration,
+}
+
+/// What came of [`Refresh::ensure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ensured<T> {
+    /// It was done here, just now.
+    Now(T),
+    /// It was done before, not longer ago than it stays fresh.
+    Before,
+}
+
+/// What is in the store.
+struct Stored {
+    version: Version,
+    bytes: Vec<u8>,
+    is_fresh: bool,
+}
+
+impl Refresh {
+    pub(crate) fn new(
+        lock: Lock,
+        value: SharedValue,
+        failure: SharedValue,
+        fresh_for: Duration,
+    ) -> Result<Self> {
+        let (value, failure) = (value.keep(fresh_for)?, failure.keep(ERROR_KEPT)?);
+        let profile = value.store();
+        profile.backend.profile().require(Feature::Shared)?;
+        if fresh_for < Duration::from_millis(1) {
+            let message = format!("a value cannot be fresh for {}", exact(fresh_for));
+            return Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(lock.name()));
+        }
+        Ok(Self { lock, value, failure, fresh_for, stale_for: Duration::ZERO })
+    }
+
+    /// The same value, of which the last one is good enough for so long after it was fresh, while
+    /// somebody computes the next.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] for a time that is too long to be kept.
+    pub fn stale_for(mut self, stale_for: Duration) -> Result<Self> {
+        let keep = self.fresh_for.checked_add(stale_for).ok_or_else(|| {
+            let message = format!("a value cannot be kept for {}", exact(stale_for));
+            Error::new(ErrorKind::InvalidConfig, message).with_lock(self.name())
+        })?;
+        self.value = self.value.keep(keep)?;
+        self.stale_for = stale_for;
+        Ok(self)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &LockName {
+        self.lock.name()
+    }
+
+    /// The value: what is in the store if that is fresh, otherwise what `compute` or somebody else
+    /// computes.
+    ///
+    /// # Cancel safety
+    /// When dropped, the computation is dropped, and the next who asks computes.
+    ///
+    /// # Errors
+    /// What `compute` fails with, here or, for those who waited for it, elsewhere
+    /// ([`ErrorKind::Computation`]); [`ErrorKind::Lost`] when the lock was lost before it had ended;
+    /// [`ErrorKind::InvalidConfig`] for a value that is too long; what the store meets.
+    pub async fn get<F, Fut>(&self, compute: F) -> Result<Vec<u8>>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<Vec<u8>>>,
+    {
+        match self.read_or_lock().await? {
+            Turn::Read(stored) => Ok(stored.bytes),
+            Turn::Compute(guard, before) => {
+                let computed = self.compute(&guard, compute).await?;
+                let bytes = self.store(before, computed).await?;
+                guard.release().await?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// Sees to it that something was done not longer ago than it stays fresh: only a mark is in the
+    /// store, and what `work` brings stays here.
+    ///
+    /// # Cancel safety
+    /// As [`get`](Self::get).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn ensure<F, Fut, T>(&self, work: F) -> Result<Ensured<T>>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        match self.read_or_lock().await? {
+            Turn::Read(_) => Ok(Ensured::Before),
+            Turn::Compute(guard, before) => {
+                let done = self.compute(&guard, work).await?;
+                self.store(before, Vec::new()).await?;
+                guard.release().await?;
+                Ok(Ensured::Now(done))
+            }
+        }
+    }
+
+    /// Makes it stale, so that the next who asks computes.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, it may have happened.
+    ///
+    /// # Errors
+    /// What the store meets.
+    pub async fn invalidate(&self) -> Result<()> {
+        self.value.update_known(async |_| Ok(super::shared_value::Update::Remove)).await.map(|_| ())
+    }
+
+    /// Finds the value, or the lock under which to compute it.
+    async fn read_or_lock(&self) -> Result<Turn> {
+        loop {
+            let stored = self.read().await?;
+            match stored {
+                Some(stored) if stored.is_fresh => return Ok(Turn::Read(stored)),
+                stale => match self.lock.try_acquire().await? {
+                    Attempt::Granted(guard) => {
+                        // Somebody may have computed it just before.
+                        let stored = self.read().await?;
+                        match stored {
+                            Some(stored) if stored.is_fresh => {
+                                guard.release().await?;
+                                return Ok(Turn::Read(stored));
+                            }
+                            stored => {
+                                let before = stored.map(|stored| stored.version);
+                                return Ok(Turn::Compute(guard, before));
+                            }
+                        }
+                    }
+                    Attempt::Taken(_) => {
+                        if let Some(stale) = stale {
+                            return Ok(Turn::Read(stale));
+                        }
+                        self.wait().await?;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Waits until the one who computes has ended. All who wait go on at once: they want the lock
+    /// shared.
+    async fn wait(&self) -> Result<()> {
+        let before = self.failure.read().await?.map(|value| value.version);
+        let waiting = self.lock.clone().with_mode(Mode::Shared);
+        waiting.acquire().await?.release().await?;
+        match self.failure.read().await? {
+            Some(failure) if Some(failure.version) != before => {
+                let message = String::from_utf8_lossy(&failure.bytes).into_owned();
+                Err(Error::new(ErrorKind::Computation, message).with_lock(self.name()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn compute<F, Fut, T>(&self, guard: &Guard, compute: F) -> Result<T>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        let lease = guard.lease().clone();
+        let computed = run_until_lost(&lease, compute(lease.clone())).await?;
+        if let Err(error) = &computed {
+            // Whoever waits computes by itself when it cannot be told.
+            let _ = self.failure.update_known(async |_| Ok(told(error))).await;
+        }
+        computed
+    }
+
+    /// Leaves what was computed for the others; what is there, which is newer if somebody else was
+    /// let in before us.
+    async fn store(&self, before: Option<Version>, computed: Vec<u8>) -> Result<Vec<u8>> {
+        let mut record = self.stale_ms().to_be_bytes().to_vec();
+        record.extend_from_slice(&computed);
+        let expected = before.map_or(Expected::Nothing, Expected::Version);
+        match self.value.write_known(expected, record).await? {
+            WriteOutcome::Conflict(Some(there)) => self.parse(there).map(|stored| stored.bytes),
+            WriteOutcome::Conflict(None) | WriteOutcome::Written(_) => Ok(computed),
+        }
+    }
+
+    fn stale_ms(&self) -> u64 {
+        u64::try_from(self.stale_for.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    async fn read(&self) -> Result<Option<Stored>> {
+        self.value.read().await?.map(|value| self.parse(value)).transpose()
+    }
+
+    /// A record is how long it may be stale, in milliseconds, and the value. Whoever wrote it decides
+    /// how long it is fresh; the store's clock says how long it is there still.
+    fn parse(&self, value: VersionedValue) -> Result<Stored> {
+        let Some((stale_ms, bytes)) = value.bytes.split_first_chunk() else {
+            let message = format!(
+                "the value {} is not that of a refresh; remove it, or use another name",
+                quote(self.value.name().as_str())
+            );
+            return Err(Error::new(ErrorKind::CorruptRecord, message).with_lock(self.name()));
+        };
+        let stale = Duration::from_millis(u64::from_be_bytes(*stale_ms));
+        let is_fresh = value.remaining.is_some_and(|remaining| remaining > stale);
+        Ok(Stored { version: value.version, bytes: bytes.to_vec(), is_fresh })
+    }
+}
+
+/// Whose turn it is.
+enum Turn {
+    Read(Stored),
+    /// Ours, and which value we replace.
+    Compute(Guard, Option<Version>),
+}
+
+/// What others are told of an error.
+fn told(error: &Error) -> super::shared_value::Update {
+    let mut message = error.to_string();
+    let mut end = message.len().min(MESSAGE_BYTES_MAX);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message.truncate(end);
+    super::shared_value::Update::Put(message.into_bytes())
+}

@@ -1,0 +1,276 @@
+//! A small value that all who use its name share, written by comparing versions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast_core::{
+    Change, Error, ErrorKind, Expected, Feature, HolderId, LockName, Result, Retry, Version,
+    VersionedValue, WriteOutcome, WriteRequest, jitter,
+};
+
+use crate::lease::policy::Policy;
+use crate::optimistic::Attempts;
+use crate::store::Store;
+
+/// How long one pauses at most before a store that failed is asked again.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// A value that all who use its name share. Cheap to clone; it holds nothing. A lock of the same name
+/// is another thing.
+///
+/// ```
+/// use lockfast::{Expected, Locker, WriteOutcome};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let locker = Locker::connect("memory:").await?;
+/// let release = locker.value("release/current")?;
+/// assert!(release.read().await?.is_none());
+/// let written = release.write(Expected::Nothing, b"1.4.0").await?;
+/// assert!(matches!(written, WriteOutcome::Written(_)));
+///
+/// let seen = release.read().await?.expect("a value");
+/// let late = release.write(Expected::Nothing, b"1.4.1").await?;
+/// assert_eq!(late, WriteOutcome::Conflict(Some(seen.clone())));
+/// release.write(Expected::Version(seen.version), b"1.4.1").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SharedValue {
+    store: Arc<Store>,
+    name: LockName,
+    /// How long one request may take.
+    limit: Duration,
+    /// How often a request is repeated that was not answered.
+    retries: u32,
+    keep: Option<Duration>,
+    attempts: Attempts,
+}
+
+/// What an update leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// This value.
+    Put(Vec<u8>),
+    /// No value.
+    Remove,
+    /// What is there.
+    Keep,
+}
+
+/// What became of a write.
+struct Changed {
+    outcome: WriteOutcome,
+    /// Whether an answer was lost before this one.
+    was_repeated: bool,
+}
+
+impl Changed {
+    /// # Errors
+    /// When ours may have been there, and somebody has written over it.
+    fn certain(self, name: &LockName) -> Result<WriteOutcome> {
+        if self.was_repeated && matches!(self.outcome, WriteOutcome::Conflict(_)) {
+            let message = "an answer was lost, and another write came after it: this one may have \
+                           happened; read the value and decide anew";
+            return Err(Error::new(ErrorKind::Unreachable, message).with_lock(name));
+        }
+        Ok(self.outcome)
+    }
+}
+
+impl SharedValue {
+    pub(crate) fn new(store: Arc<Store>, name: LockName, policy: &Policy) -> Result<Self> {
+        store.backend.profile().require(Feature::Values).map_err(|error| error.with_lock(&name))?;
+        let Policy { request_timeout: limit, retries, .. } = *policy;
+        Ok(Self { store, name, limit, retries, keep: None, attempts: Attempts::default() })
+    }
+
+    /// The same value, which the store forgets so long after it was written, by the store's clock;
+    /// written without this, it stays until it is removed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] for no time at all, [`ErrorKind::Unsupported`] on a store whose
+    /// values do not end by themselves.
+    pub fn keep(mut self, keep: Duration) -> Result<Self> {
+        let profile = self.store.backend.profile();
+        profile.require(Feature::ValueExpiry).map_err(|error| error.with_lock(&self.name))?;
+        if keep.is_zero() {
+            let message = "a value cannot be kept for 0 s; give a time, or remove it";
+            return Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(&self.name));
+        }
+        self.keep = Some(keep);
+        Ok(self)
+    }
+
+    /// The same value, for which [`update`](Self::update) makes these attempts.
+    #[must_use]
+    pub fn attempts(mut self, attempts: Attempts) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// What is there; `None` when nobody has written it, or it was removed or has ended.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    ///
+    /// # Errors
+    /// When the store cannot tell.
+    pub async fn read(&self) -> Result<Option<VersionedValue>> {
+        self.store.check_process().map_err(|error| error.with_lock(&self.name))?;
+        let mut failed = 0;
+        loop {
+            let call = self.store.backend.read(self.name.clone());
+            match self.store.within(self.limit, call).await {
+                Ok(value) => return Ok(value),
+                Err(error) => self.pause_after(&mut failed, error).await?,
+            }
+        }
+    }
+
+    /// Writes if what is there is what was expected.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, it may have happened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] for a value of more than [`VersionedValue::BYTES_MAX`].
+    /// [`ErrorKind::Unreachable`] also when the answer was lost and somebody else has written since, so
+    /// that it may have happened; what else the store meets.
+    pub async fn write(
+        &self,
+        expected: Expected,
+        bytes: impl Into<Vec<u8>>,
+    ) -> Result<WriteOutcome> {
+        let change = self.put(bytes.into())?;
+        self.change(expected, change).await?.certain(&self.name)
+    }
+
+    /// Removes the value if it is the one that was read.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, it may have happened.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub async fn remove(&self, version: Version) -> Result<WriteOutcome> {
+        let changed = self.change(Expected::Version(version), Change::Remove).await?;
+        changed.certain(&self.name)
+    }
+
+    /// Reads, lets `compute` say what shall be there, and writes that if nobody has written in between;
+    /// otherwise it begins again. What is there in the end.
+    ///
+    /// `compute` may be called many times, so it must have no other effects.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, one write may have happened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when all [attempts](Self::attempts) met one; what `compute` fails with;
+    /// as [`write`](Self::write).
+    pub async fn update<F, Fut>(&self, compute: F) -> Result<Option<VersionedValue>>
+    where
+        F: FnMut(Option<VersionedValue>) -> Fut,
+        Fut: Future<Output = Result<Update>>,
+    {
+        self.update_by(compute, |changed| changed.certain(&self.name)).await
+    }
+
+    /// The same for a `compute` that knows its own write when it sees it, or to which it does not
+    /// matter whether it happened twice.
+    pub(super) async fn update_known<F, Fut>(&self, compute: F) -> Result<Option<VersionedValue>>
+    where
+        F: FnMut(Option<VersionedValue>) -> Fut,
+        Fut: Future<Output = Result<Update>>,
+    {
+        self.update_by(compute, |changed| Ok(changed.outcome)).await
+    }
+
+    /// Writes for somebody to whom it does not matter whether it happened when somebody else has
+    /// written since.
+    pub(super) async fn write_known(
+        &self,
+        expected: Expected,
+        bytes: Vec<u8>,
+    ) -> Result<WriteOutcome> {
+        let change = self.put(bytes)?;
+        self.change(expected, change).await.map(|changed| changed.outcome)
+    }
+
+    /// An id that nobody else has.
+    pub(super) fn new_id(&self) -> Result<HolderId> {
+        self.store.check_process().map_err(|error| error.with_lock(&self.name))?;
+        self.store.new_holder()
+    }
+
+    pub(super) fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.store)
+    }
+
+    async fn update_by<F, Fut>(
+        &self,
+        mut compute: F,
+        decide: impl Fn(Changed) -> Result<WriteOutcome>,
+    ) -> Result<Option<VersionedValue>>
+    where
+        F: FnMut(Option<VersionedValue>) -> Fut,
+        Fut: Future<Output = Result<Update>>,
+    {
+        let mut there = self.read().await?;
+        let mut made = 0;
+        loop {
+            let seen = there.as_ref().map(|value| value.version);
+            let expected = seen.map_or(Expected::Nothing, Expected::Version);
+            let (change, bytes) = match compute(there.clone()).await? {
+                Update::Keep => return Ok(there),
+                Update::Remove if there.is_none() => return Ok(None),
+                Update::Remove => (Change::Remove, Vec::new()),
+                Update::Put(bytes) => (self.put(bytes.clone())?, bytes),
+            };
+            match decide(self.change(expected, change).await?)? {
+                WriteOutcome::Written(version) => {
+                    let remaining = self.keep;
+                    return Ok(version.map(|version| VersionedValue { version, bytes, remaining }));
+                }
+                WriteOutcome::Conflict(now) => there = now,
+            }
+            let pausing = self.attempts.pause_before_next(&mut made).await;
+            pausing.map_err(|error| error.with_lock(&self.name))?;
+        }
+    }
+
+    fn put(&self, bytes: Vec<u8>) -> Result<Change> {
+        VersionedValue::check(&bytes).map_err(|error| error.with_lock(&self.name))?;
+        Ok(Change::Put { bytes, keep: self.keep })
+    }
+
+    async fn change(&self, expected: Expected, change: Change) -> Result<Changed> {
+        let id = *self.new_id()?.as_bytes();
+        let request = WriteRequest { name: self.name.clone(), expected, change, id };
+        let mut failed = 0;
+        loop {
+            let call = self.store.backend.write(request.clone());
+            match self.store.within(self.limit, call).await {
+                Ok(outcome) => return Ok(Changed { outcome, was_repeated: failed > 0 }),
+                Err(error) => self.pause_after(&mut failed, error).await?,
+            }
+        }
+    }
+
+    /// Pauses before a request is repeated that failed; an error when it is not.
+    async fn pause_after(&self, failed: &mut u32, error: Error) -> Result<()> {
+        *failed += 1;
+        if error.retry() != Retry::Later || *failed > self.retries {
+            return Err(error.with_lock(&self.name));
+        }
+        self.store.sleep(PAUSE_MAX.mul_f64(jitter())).await;
+        Ok(())
+    }
+}
