@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -67,6 +67,10 @@ impl FileGate {
         let (lock, path) = (LockName::new(lock)?, path.as_ref().to_owned());
         let opened =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let opened = opened.and_then(|file| match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::other("it is no regular file")),
+        });
         let file = opened.map_err(|error| {
             let kind = match error.kind() {
                 io::ErrorKind::PermissionDenied => ErrorKind::Permission,
@@ -122,8 +126,8 @@ impl FileGate {
     ///
     /// # Errors
     /// [`ErrorKind::StaleFence`] with the fence that was seen, [`ErrorKind::DifferentLock`] for the
-    /// fence of another lock, [`ErrorKind::CorruptRecord`] when the file holds something else, and
-    /// [`ErrorKind::Internal`] when it cannot be used.
+    /// fence of another lock, [`ErrorKind::CorruptRecord`] when the file holds something else or was
+    /// removed or replaced, and [`ErrorKind::Internal`] when it cannot be used.
     pub fn check(&self, token: &FencingToken) -> Result<Passage<'_>> {
         check_lock(&self.lock, token)?;
         let locked = self.take()?;
@@ -160,12 +164,31 @@ impl FileGate {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match flock(&*file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Locked(file)),
+                Ok(()) => {
+                    let locked = Locked(file);
+                    self.check_place(&locked.0)?;
+                    return Ok(locked);
+                }
                 // A signal, after which it is asked again.
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(self.unusable(error.into())),
             }
         }
+    }
+
+    /// Whoever opens the path now must get this file: two files would be two gates.
+    fn check_place(&self, file: &File) -> Result<()> {
+        let ours = file.metadata().map_err(|error| self.unusable(error))?;
+        let there = std::fs::metadata(&self.path);
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+            return Ok(());
+        }
+        let message = format!(
+            "the gate's file {} was removed or replaced since it was opened; keep it as long as \
+             there are holders, and open the gate anew",
+            shown(&self.path)
+        );
+        Err(Error::new(ErrorKind::CorruptRecord, message).with_lock(&self.lock))
     }
 
     fn load(&self, file: &File) -> Result<Option<Fence>> {
@@ -271,6 +294,26 @@ mod tests {
         assert_eq!(std::fs::read_to_string(path).unwrap(), "0000000000000043\n");
         let error = gates[0].check(&token("b", 50)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DifferentLock);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_or_replaced_is_no_second_gate() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fence");
+        let first = FileGate::new("a", &path).unwrap();
+        drop(first.check(&token("a", 50)).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(first.check(&token("a", 51)).unwrap_err().kind(), ErrorKind::CorruptRecord);
+        let second = FileGate::new("a", &path).unwrap();
+        drop(second.check(&token("a", 60)).unwrap());
+        assert_eq!(first.check(&token("a", 55)).unwrap_err().kind(), ErrorKind::CorruptRecord);
+        assert_eq!(second.seen().unwrap().unwrap().get(), 60);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_no_gate() {
+        let error = FileGate::new("a", "/dev/null").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
     }
 
     #[test]

@@ -146,6 +146,7 @@ pub struct Check {
 impl Check {
     /// Adds a command that the server runs if the fence passes: its name, its key, and what follows
     /// the key. A command that fails ends the script; those before it stay done, as always in Redis.
+    /// One of more than 7000 words is refused by the script before anything is done.
     ///
     /// ```
     /// # use lockfast_core::{Fence, FencingToken, LockName};

@@ -4,25 +4,34 @@ use std::error::Error as StdError;
 
 use lockfast_core::{Error, ErrorKind, Retry};
 
-/// What databases say when a table or a column is not there: PostgreSQL, MySQL and MariaDB, SQLite.
-const MISSING: &[&str] = &[
-    "does not exist",
-    "doesn't exist",
-    "Unknown column",
-    "no such table",
-    "no such column",
-    "has no column named",
-];
+/// What MySQL and MariaDB, and SQLite, say when a table or a column is not there.
+const MISSING: &[&str] =
+    &["doesn't exist", "Unknown column", "no such table", "no such column", "has no column named"];
 
 /// What they say when the transaction must begin again: two wrote at once.
-const CROSSED: &[&str] =
-    &["could not serialize", "deadlock", "Deadlock", "database is locked", "Lock wait timeout"];
+const CROSSED: &[&str] = &[
+    "could not serialize",
+    "deadlock",
+    "Deadlock",
+    "database is locked",
+    "Lock wait timeout",
+    "lock timeout",
+    "Record has changed since last read",
+];
+
+/// Whether PostgreSQL says that a table or a column is not there; roles and prepared statements may not
+/// exist either.
+fn is_missing_in_postgres(said: &str) -> bool {
+    said.lines().any(|line| {
+        line.contains("does not exist") && (line.contains("relation ") || line.contains("column "))
+    })
+}
 
 /// The error of a check that could not be run.
 pub(super) fn explain(setup: &str, source: Box<dyn StdError + Send + Sync>) -> Error {
     let said = all_that_is_said(&*source);
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    let error = if has(MISSING) {
+    let error = if has(MISSING) || is_missing_in_postgres(&said) {
         let message = format!(
             "the gate's table or column is missing, so that no fence can be checked; make it once \
              where you make your tables: {setup}"
@@ -55,7 +64,13 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_with_what_makes_it() {
-        for said in ["no such table: x", "Table 'a.b' doesn't exist", "no such column: fence"] {
+        for said in [
+            "no such table: x",
+            "Table 'a.b' doesn't exist",
+            "no such column: fence",
+            "relation \"gate\" does not exist",
+            "column \"fence\" of relation \"item\" does not exist",
+        ] {
             let error = explain("CREATE TABLE x", said.into());
             assert_eq!((error.kind(), error.retry()), (ErrorKind::InvalidConfig, Retry::Never));
             assert!(error.to_string().contains("CREATE TABLE x"), "{error}");
@@ -65,9 +80,25 @@ mod tests {
 
     #[test]
     fn who_met_another_writer_begins_again() {
-        let error = explain("CREATE", "database is locked".into());
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::Internal, Retry::Later));
-        let error = explain("CREATE", "syntax error".into());
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::Internal, Retry::Never));
+        for said in ["database is locked", "canceling statement due to lock timeout"] {
+            let error = explain("CREATE", said.into());
+            assert_eq!(
+                (error.kind(), error.retry()),
+                (ErrorKind::Internal, Retry::Later),
+                "{said}"
+            );
+        }
+        for said in [
+            "syntax error",
+            "role \"app\" does not exist",
+            "prepared statement \"s0\" does not exist",
+        ] {
+            let error = explain("CREATE", said.into());
+            assert_eq!(
+                (error.kind(), error.retry()),
+                (ErrorKind::Internal, Retry::Never),
+                "{said}"
+            );
+        }
     }
 }

@@ -10,7 +10,8 @@
 //! | the answer is | the column of the row that is returned | the last insert id of the answer | the column of the row that is returned |
 //! | two write at once | the later one waits | the later one waits; it may be told of a deadlock, and begins again | the later one waits, or is told that the database is busy |
 //! | needs | 9.5 | MySQL 5.7, MariaDB 10.2, InnoDB | 3.35 |
-//! | note | | `LAST_INSERT_ID()` of the session is the fence afterwards | begin by `BEGIN IMMEDIATE` |
+//! | note | | take the id from the statement's answer: `LAST_INSERT_ID()` of the session keeps an earlier one when no row was there | begin by `BEGIN IMMEDIATE` |
+//! | a column of yours is | `bigint` | `BIGINT`: a smaller one is filled to its limit without an error where `sql_mode` is not strict, and lets every fence pass | `INTEGER` |
 //!
 //! ```
 //! use lockfast_core::{Fence, FencingToken, LockName};

@@ -141,6 +141,20 @@ async fn commands_run_in_order_and_fences_are_exact() {
 }
 
 #[tokio::test]
+async fn a_command_that_is_too_long_is_refused_before_anything_is_done() {
+    let server = Server::start();
+    let mut account = Redis::connect(&server.url()).await;
+    let members = |count: usize| (0..count).map(|at| at.to_string()).collect::<Vec<_>>();
+    let check = account.gate.check(&story::token(5)).unwrap();
+    let check = check.and("SET", "first", ["x"]).and("SADD", "many", members(6999));
+    let error = account.run::<(u64, Option<String>)>(&check).await.unwrap_err().to_string();
+    assert!(error.contains("has 7001 words, at most 7000"), "{error}");
+    assert_eq!(server.cli(&["EXISTS", "first", "many", "lockfast:gate:{account/7}"]), "0");
+    let check = account.gate.check(&story::token(5)).unwrap().and("SADD", "many", members(6998));
+    assert_eq!(account.run::<(u64, u64)>(&check).await.unwrap(), (5, 6998));
+}
+
+#[tokio::test]
 async fn a_key_that_holds_no_fence_is_told() {
     let server = Server::start();
     let mut account = Redis::connect(&server.url()).await;
