@@ -59,7 +59,7 @@ pub use migrate::migrate;
 pub use primitive::{
     Attempt, Barrier, Campaign, DetachedLease, Ensured, Latch, Leader, LeaderEvent, LeaderView,
     Leadership, Lock, MultiGuard, MultiLock, Mutex, Observer, Once, OnceAttempt, OnceGuard, Ran,
-    Refresh, RwLock, Semaphore, SharedValue,
+    Refresh, RefreshAttempt, RefreshGuard, RwLock, Semaphore, SharedValue,
 };
 
 /// The schemes of all stores that were compiled in, each with its colon.

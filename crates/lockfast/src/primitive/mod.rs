@@ -32,7 +32,7 @@ pub use lock::{Attempt, DetachedLease, Lock};
 pub use multi_lock::{MultiGuard, MultiLock};
 pub use observer::{LeaderView, Leadership, Observer};
 pub use once::{Once, OnceAttempt, OnceGuard, Ran};
-pub use refresh::{Ensured, Refresh};
+pub use refresh::{Ensured, Refresh, RefreshAttempt, RefreshGuard};
 pub use rwlock::RwLock;
 pub use shared_value::{SharedValue, Update};
 

@@ -11,7 +11,7 @@ use lockfast_core::{
 };
 
 use super::lock::{Attempt, Lock, run_until_lost};
-use super::shared_value::SharedValue;
+use super::shared_value::{SharedValue, Update};
 use crate::lease::handle::{Guard, Lease};
 
 /// How long an error is told to those who waited for the computation.
@@ -122,13 +122,11 @@ impl Refresh {
         F: FnOnce(Lease) -> Fut,
         Fut: Future<Output = Result<Vec<u8>>>,
     {
-        match self.read_or_lock().await? {
-            Turn::Read(stored) => Ok(stored.bytes),
-            Turn::Compute(guard, before) => {
-                let computed = self.compute(&guard, compute).await?;
-                let bytes = self.store(before, computed).await?;
-                guard.release().await?;
-                Ok(bytes)
+        match self.start().await? {
+            RefreshAttempt::Fresh(bytes) => Ok(bytes),
+            RefreshAttempt::Granted(guard) => {
+                let computed = guard.run(compute).await?;
+                guard.finish(computed).await
             }
         }
     }
@@ -146,12 +144,11 @@ impl Refresh {
         F: FnOnce(Lease) -> Fut,
         Fut: Future<Output = Result<T>>,
     {
-        match self.read_or_lock().await? {
-            Turn::Read(_) => Ok(Ensured::Before),
-            Turn::Compute(guard, before) => {
-                let done = self.compute(&guard, work).await?;
-                self.store(before, Vec::new()).await?;
-                guard.release().await?;
+        match self.start().await? {
+            RefreshAttempt::Fresh(_) => Ok(Ensured::Before),
+            RefreshAttempt::Granted(guard) => {
+                let done = guard.run(work).await?;
+                guard.finish(Vec::new()).await?;
                 Ok(Ensured::Now(done))
             }
         }
@@ -165,39 +162,45 @@ impl Refresh {
     /// # Errors
     /// What the store meets.
     pub async fn invalidate(&self) -> Result<()> {
-        self.value.update_known(async |_| Ok(super::shared_value::Update::Remove)).await.map(|_| ())
+        self.value.update_known(async |_| Ok(Update::Remove)).await.map(|_| ())
     }
 
-    /// Finds the value, or the lock under which to compute it.
-    async fn read_or_lock(&self) -> Result<Turn> {
+    /// The value, or the lock under which to compute it: for a computation that
+    /// [`get`](Self::get) cannot run.
+    ///
+    /// # Cancel safety
+    /// Safe: when dropped at any point, the keeper gives back what may have been granted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Computation`] for one who waited for a computation that failed; what the store
+    /// meets.
+    pub async fn start(&self) -> Result<RefreshAttempt> {
         loop {
-            let stored = self.read().await?;
-            match stored {
-                Some(stored) if stored.is_fresh => return Ok(Turn::Read(stored)),
-                stale => match self.lock.try_acquire().await? {
-                    Attempt::Granted(guard) => {
-                        // Somebody may have computed it just before.
-                        let stored = self.read().await?;
-                        match stored {
-                            Some(stored) if stored.is_fresh => {
-                                guard.release().await?;
-                                return Ok(Turn::Read(stored));
-                            }
-                            stored => {
-                                let before = stored.map(|stored| stored.version);
-                                return Ok(Turn::Compute(guard, before));
-                            }
-                        }
-                    }
-                    Attempt::Taken(_) => {
-                        if let Some(stale) = stale {
-                            return Ok(Turn::Read(stale));
-                        }
-                        self.wait().await?;
-                    }
+            let stale = match self.read().await? {
+                Some(stored) if stored.is_fresh => return Ok(RefreshAttempt::Fresh(stored.bytes)),
+                stale => stale,
+            };
+            match self.lock.try_acquire().await? {
+                Attempt::Granted(guard) => return self.begin(guard).await,
+                Attempt::Taken(_) => match stale {
+                    Some(stale) => return Ok(RefreshAttempt::Fresh(stale.bytes)),
+                    None => self.wait().await?,
                 },
             }
         }
+    }
+
+    /// We have the lock; but somebody may have computed it just before.
+    async fn begin(&self, guard: Guard) -> Result<RefreshAttempt> {
+        let stored = self.read().await?;
+        if let Some(stored) = &stored
+            && stored.is_fresh
+        {
+            guard.release().await?;
+            return Ok(RefreshAttempt::Fresh(stored.bytes.clone()));
+        }
+        let before = stored.map(|stored| stored.version);
+        Ok(RefreshAttempt::Granted(RefreshGuard { refresh: self.clone(), guard, before }))
     }
 
     /// Waits until the one who computes has ended. All who wait go on at once: they want the lock
@@ -213,20 +216,6 @@ impl Refresh {
             }
             _ => Ok(()),
         }
-    }
-
-    async fn compute<F, Fut, T>(&self, guard: &Guard, compute: F) -> Result<T>
-    where
-        F: FnOnce(Lease) -> Fut,
-        Fut: Future<Output = Result<T>>,
-    {
-        let lease = guard.lease().clone();
-        let computed = run_until_lost(&lease, compute(lease.clone())).await?;
-        if let Err(error) = &computed {
-            // Whoever waits computes by itself when it cannot be told.
-            let _ = self.failure.update_known(async |_| Ok(told(error))).await;
-        }
-        computed
     }
 
     /// Leaves what was computed for the others; what is there, which is newer if somebody else was
@@ -265,20 +254,84 @@ impl Refresh {
     }
 }
 
-/// Whose turn it is.
-enum Turn {
-    Read(Stored),
-    /// Ours, and which value we replace.
-    Compute(Guard, Option<Version>),
+/// What came of [`Refresh::start`].
+#[derive(Debug)]
+pub enum RefreshAttempt {
+    /// The value: fresh, or good enough while somebody else computes the next.
+    Fresh(Vec<u8>),
+    /// It is ours to compute.
+    Granted(RefreshGuard),
+}
+
+/// The right to compute a value. Dropping it leaves that to the next who asks.
+#[must_use = "the right to compute is given back as soon as the guard is dropped"]
+#[derive(Debug)]
+pub struct RefreshGuard {
+    refresh: Refresh,
+    guard: Guard,
+    /// Which value is replaced.
+    before: Option<Version>,
+}
+
+impl RefreshGuard {
+    /// The lease of the lock under which it is computed.
+    pub fn lease(&self) -> &Lease {
+        self.guard.lease()
+    }
+
+    /// Leaves what was computed for the others; what is there, which is somebody else's if the lock
+    /// was lost before.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, it may have happened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] for a value that is too long; what the store meets.
+    pub async fn finish(self, computed: Vec<u8>) -> Result<Vec<u8>> {
+        let bytes = self.refresh.store(self.before, computed).await?;
+        self.guard.release().await?;
+        Ok(bytes)
+    }
+
+    /// Tells those who wait why there is no value.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, it may have happened.
+    ///
+    /// # Errors
+    /// What the store meets; then those who wait compute by themselves.
+    pub async fn fail(self, error: &Error) -> Result<()> {
+        self.tell(error).await?;
+        self.guard.release().await.map(|_| ())
+    }
+
+    async fn tell(&self, error: &Error) -> Result<()> {
+        self.refresh.failure.update_known(async |_| Ok(told(error))).await.map(|_| ())
+    }
+
+    /// Runs the computation, until the lock is lost.
+    async fn run<F, Fut, T>(&self, compute: F) -> Result<T>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        let lease = self.lease();
+        let computed = run_until_lost(lease, compute(lease.clone())).await?;
+        if let Err(error) = &computed {
+            // Whoever waits computes by itself when it cannot be told.
+            let _ = self.tell(error).await;
+        }
+        computed
+    }
 }
 
 /// What others are told of an error.
-fn told(error: &Error) -> super::shared_value::Update {
+fn told(error: &Error) -> Update {
     let mut message = error.to_string();
     let mut end = message.len().min(MESSAGE_BYTES_MAX);
     while !message.is_char_boundary(end) {
         end -= 1;
     }
     message.truncate(end);
-    super::shared_value::Update::Put(message.into_bytes())
+    Update::Put(message.into_bytes())
 }
