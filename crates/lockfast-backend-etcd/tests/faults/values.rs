@@ -7,12 +7,11 @@ use std::time::Duration;
 use lockfast_core::{Change, ErrorKind, WatchKind, WriteOutcome};
 use lockfast_faults::proxy::{Link, Proxy};
 
-use crate::kit::values::{Values, put};
+use crate::kit::values::{NAME, Values, put};
 use crate::kit::{
     Etcd, PASSWORD, TIME_MAX, bounded, check_error, eventually, make_user, url_at, user_url,
 };
 
-const NAME: &str = "nightly";
 /// Shorter than the patience of a test with several lost messages.
 const TIMEOUT: &str = "request_timeout=1s";
 

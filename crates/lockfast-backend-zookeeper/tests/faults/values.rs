@@ -5,12 +5,11 @@ use std::time::Duration;
 use lockfast_core::{Change, ErrorKind, Feature, Version, WatchKind, WriteOutcome};
 use lockfast_faults::proxy::{Link, Proxy};
 
-use crate::kit::values::{Values, put};
+use crate::kit::values::{NAME, Values, put};
 use crate::kit::{
     Access, Kind, TIME_MAX, ZooKeeper, bounded, check_error, codes, eventually, url_at,
 };
 
-const NAME: &str = "nightly";
 const ROOT: &str = "/%values";
 const NODE: &str = "/%values/nightly";
 
