@@ -76,14 +76,11 @@ pub(crate) fn profile(ttl_min: Duration) -> Profile {
             because: "etcd keeps whole seconds, and from its election timeout follows a minimum",
             ..TtlLimits::LOCKFAST
         },
-        lacks: &[
-            (Feature::Values, "not there yet"),
-            (
-                Feature::Floor,
-                "a fence is the revision of the cluster, which nobody can raise; where revisions were \
+        lacks: &[(
+            Feature::Floor,
+            "a fence is the revision of the cluster, which nobody can raise; where revisions were \
              lost, restore the cluster with --bump-revision",
-            ),
-        ],
+        )],
     }
 }
 
@@ -177,12 +174,21 @@ impl Backend for Etcd {
     }
 
     fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
-        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+        let store = Arc::clone(&self.store);
+        Box::pin(async move {
+            let of = name.clone();
+            let reading = self.work(async move { store.read_value(&of).await });
+            reading.await.map_err(|error| error.with_lock(&name))
+        })
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
-        let unsupported = || self.profile().unsupported(Feature::Values);
-        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
+        let store = Arc::clone(&self.store);
+        Box::pin(async move {
+            let name = request.name.clone();
+            let writing = self.work(async move { store.write_value(&request).await });
+            writing.await.map_err(|error| error.with_lock(&name))
+        })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

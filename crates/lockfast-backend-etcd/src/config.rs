@@ -106,9 +106,10 @@ impl Config {
         };
         let message = match self.prefix.as_str() {
             "" => format!(
-                "{}: {user} needs the right to read and write the keys NAME/… of a lock; give it \
-                 with \"etcdctl role grant-permission --prefix ROLE readwrite NAME/\", or name \
-                 the keys on which it has rights with the option prefix",
+                "{}: {user} needs the right to read and write the keys NAME/… of a lock, or \
+                 \\xffvalue/NAME of a value; give it with \"etcdctl role grant-permission --prefix \
+                 ROLE readwrite NAME/\", or name the keys on which it has rights with the option \
+                 prefix",
                 failure.message()
             ),
             prefix => format!(

@@ -182,7 +182,7 @@ async fn look_at_ttl(serving: &Connection) -> Finding {
 }
 
 async fn look_at_latency(config: &Config, serving: &Connection) -> Option<Finding> {
-    let key = Space::new(&config.prefix).span_of_all("").from;
+    let key = Space::new(&config.prefix).span().from;
     let start = Moment::now();
     let mut round_trips = Vec::new();
     while round_trips.len() < ROUND_TRIPS && Moment::now().since(start) < ROUND_TRIPS_TIME_MAX {

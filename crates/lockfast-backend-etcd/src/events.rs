@@ -1,4 +1,4 @@
-//! What happens to locks, for whoever watches.
+//! What happens to locks and values, for whoever watches.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::key::Maker;
 use crate::line::{Entry, Line};
 use crate::record::State;
 use crate::store::Store;
+use crate::values;
 use crate::wire::{
     Event, EventType, KeyValue, Stream, WatchCreateRequest, WatchOp, WatchRequest, WatchResponse,
 };
@@ -29,7 +30,7 @@ struct Spectator {
 }
 
 impl Store {
-    /// Events of all locks, from now on.
+    /// Events of all locks and values, from now on.
     pub(crate) async fn watch_all(self: &Arc<Self>) -> Result<EventStream, Failure> {
         let (feed, events) = EventStream::channel();
         let (opened, is_open) = oneshot::channel();
@@ -74,7 +75,7 @@ impl Spectator {
             None => self.store.link.wait().await,
         };
         let failed = |failure| (number, failure);
-        let span = self.store.space.span_of_all("");
+        let span = self.store.space.span();
         // A token that is too old is found by a question, and not by a watch.
         self.store.link.range(range(&span, 1)).await.map_err(failed)?;
         let mut stream = connection.watch();
@@ -88,6 +89,7 @@ impl Spectator {
         let mut early = Vec::new();
         while !next(&mut stream).await.map_err(failed)?.created {}
         let store = Arc::clone(&self.store);
+        let span = store.space.span_of_all("");
         let loading = store.read_all(&span);
         tokio::pin!(loading);
         let (kvs, revision) = loop {
@@ -122,6 +124,14 @@ impl Spectator {
 
     async fn tell(&mut self, event: &Event) {
         let Some(kv) = &event.kv else { return };
+        if let Some(name) = self.store.space.read_value(&kv.key) {
+            // What the server deletes has ended.
+            if values::is_change(kv) {
+                let (at, kind) = (wall_clock(), WatchKind::Changed);
+                self.feed.offer(WatchEvent { at, name, kind, fence: None, label: None });
+            }
+            return;
+        }
         if event.kind == i32::from(EventType::Delete) {
             return self.tell_end(kv, event.prev_kv.as_ref()).await;
         }

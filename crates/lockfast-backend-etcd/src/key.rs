@@ -1,10 +1,14 @@
 //! Where claims are. The key of a claim is the lock's name, a slash, the number of a lease in
 //! hexadecimal digits and, for ours, a hyphen and the holder's id: other clients look at the part
-//! up to the slash and at the order in which keys were made, and at nothing else.
+//! up to the slash and at the order in which keys were made, and at nothing else. The keys of values
+//! begin with a byte that no text has, so that they are no lock's and come after those of all locks.
 
 use lockfast_core::{HolderId, LockName};
 
-/// The locks that are stored under one prefix.
+/// What follows the prefix in the key of a value.
+const VALUE: &[u8] = b"\xffvalue/";
+
+/// The locks and values that are stored under one prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Space(String);
 
@@ -38,15 +42,37 @@ impl Space {
         Span { from, to }
     }
 
-    /// The keys of all locks whose names start so.
-    pub(crate) fn span_of_all(&self, start: &str) -> Span {
-        let from = format!("{}{start}", self.0).into_bytes();
+    /// The keys of all locks and values.
+    pub(crate) fn span(&self) -> Span {
+        let from = self.0.as_bytes().to_vec();
         if from.is_empty() {
             // All keys, in etcd's way to say it.
             return Span { from: vec![0], to: vec![0] };
         }
         let to = after_prefix(&from);
         Span { from, to }
+    }
+
+    /// The keys of all locks whose names start so.
+    pub(crate) fn span_of_all(&self, start: &str) -> Span {
+        if start.is_empty() {
+            let to = [self.0.as_bytes(), &VALUE[..1]].concat();
+            return Span { to, ..self.span() };
+        }
+        let from = format!("{}{start}", self.0).into_bytes();
+        let to = after_prefix(&from);
+        Span { from, to }
+    }
+
+    /// The key of a value.
+    pub(crate) fn key_of_value(&self, name: &LockName) -> Vec<u8> {
+        [self.0.as_bytes(), VALUE, name.as_str().as_bytes()].concat()
+    }
+
+    /// Whose value a key holds; `None` for what can be no value's.
+    pub(crate) fn read_value(&self, key: &[u8]) -> Option<LockName> {
+        let name = key.strip_prefix(self.0.as_bytes())?.strip_prefix(VALUE)?;
+        LockName::new(std::str::from_utf8(name).ok()?).ok()
     }
 
     /// The key of a claim that is made under a lease.
@@ -113,6 +139,25 @@ mod tests {
     }
 
     #[test]
+    fn values_are_apart_from_locks() {
+        for prefix in ["", "app/", "app"] {
+            let space = Space::new(prefix);
+            for text in ["a", "a/b", "a/", "/a", "é", "value/a", "\u{10ffff}"] {
+                let key = space.key_of_value(&name(text));
+                assert_eq!(space.read_value(&key), Some(name(text)));
+                assert_eq!(space.read(&key), None, "{text} is a lock");
+                assert_eq!(Space::new("").read(&key), None, "{text} is a lock without the prefix");
+                let (all, locks) = (space.span(), space.span_of_all(""));
+                assert!(all.from <= key && (key < all.to || all.to == [0]));
+                assert!(key >= locks.to, "{text} is among the locks");
+                let claim = space.span_of(&name(text)).from;
+                assert!(locks.from <= claim && claim < locks.to);
+                assert_eq!(space.read_value(&claim), None);
+            }
+        }
+    }
+
+    #[test]
     fn keys_of_others() {
         let space = Space::new("");
         let table: [(&[u8], _); 8] = [
@@ -135,7 +180,8 @@ mod tests {
     fn spans() {
         let space = Space::new("");
         assert_eq!(space.span_of(&name("a")), Span { from: b"a/".into(), to: b"a0".into() });
-        assert_eq!(space.span_of_all(""), Span { from: vec![0], to: vec![0] });
+        assert_eq!(space.span(), Span { from: vec![0], to: vec![0] });
+        assert_eq!(space.span_of_all(""), Span { from: vec![0], to: vec![0xff] });
         assert_eq!(space.span_of_all("a"), Span { from: b"a".into(), to: b"b".into() });
         assert_eq!(after_prefix(&[1, 0xff]), [2]);
         assert_eq!(after_prefix(&[0xff]), [0]);

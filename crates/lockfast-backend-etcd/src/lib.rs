@@ -29,6 +29,7 @@ mod session;
 mod store;
 mod table;
 mod turn;
+mod values;
 mod watches;
 mod wire;
 

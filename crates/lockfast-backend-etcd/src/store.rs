@@ -18,6 +18,7 @@ use crate::key::Space;
 use crate::link::Link;
 use crate::pulse::Pulses;
 use crate::session::{Session, Sessions};
+use crate::values::Removals;
 use crate::watches::Watches;
 use crate::wire::{Connection, Dialer, RangeRequest, WatchOp};
 
@@ -47,6 +48,7 @@ pub(crate) struct Store {
     pub(crate) pulses: Pulses,
     /// Holders for whom a key may have been written, or may still be, under these leases.
     pub(crate) doubts: Mutex<HashMap<HolderId, Vec<Arc<Session>>>>,
+    pub(crate) removals: Removals,
     /// A key that we have the right to read.
     pub(crate) readable: Mutex<Option<Vec<u8>>>,
     pub(crate) asks: mpsc::UnboundedSender<Ask>,
@@ -83,6 +85,7 @@ impl Store {
             watches,
             pulses: Pulses::default(),
             doubts: Mutex::default(),
+            removals: Removals::default(),
             readable: Mutex::default(),
             asks,
             inbox: Inbox::new(move || wake.notify_one()),

@@ -13,6 +13,7 @@
 //! | `faults/refusal.rs` | the server answers, but says no; it is no etcd; names and times that will not do |
 //! | `faults/rights.rs` | users with too few rights |
 //! | `faults/encryption.rs` | certificates |
+//! | `faults/values.rs` | the same for values, and what others keep at their place |
 
 #![allow(clippy::print_stdout, reason = "what was measured is on the page of the store")]
 #![allow(
@@ -42,5 +43,7 @@ mod refusal;
 mod rights;
 #[path = "faults/server.rs"]
 mod server;
+#[path = "faults/values.rs"]
+mod values;
 #[path = "faults/watch.rs"]
 mod watch;

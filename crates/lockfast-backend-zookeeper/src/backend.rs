@@ -7,10 +7,10 @@ use std::time::Duration;
 use lockfast_core::capability::{Expiry, Feature, FenceSurvival, Order, Reach, TtlLimits};
 use lockfast_core::task::Task;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Guarantee, LockName, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest,
-    RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome,
-    WriteRequest,
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, Change, ConnectContext, Error,
+    ErrorKind, EventStream, Guarantee, LockName, LockView, Profile, Query, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
+    VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::store::{Store, lock};
 use crate::wire::Dialer;
-use crate::{inspect, renewal, revocation, watcher};
+use crate::{inspect, renewal, revocation, values, watcher};
 
 /// A session that no lease uses is closed after one to two of these.
 const IDLE: Duration = Duration::from_secs(30);
@@ -29,6 +29,8 @@ const SESSION_ENDS: &str = "a lease ends with the session of the process that ha
                             that keeps leases by their ttl";
 const CREATED: &str = "the fence is the number of the transaction that made the claim's node, which \
                        only the servers choose";
+const NO_TTL_NODES: &str = "ZooKeeper's nodes with a time to live are switched off in servers as \
+                            they come; write until when it is good into the value";
 const TICKS: &str = "what the servers allow for a session: 2 to 20 times their tickTime unless \
                      minSessionTimeout and maxSessionTimeout say otherwise";
 const TICKS_OF_SEVERAL: &str = "what the servers allow for a session, 2 to 20 times their tickTime \
@@ -83,7 +85,7 @@ pub(crate) fn profile((least, most): (Duration, Duration), is_alone: bool) -> Pr
         lacks: &[
             (Feature::Detached, SESSION_ENDS),
             (Feature::Floor, CREATED),
-            (Feature::Values, "not there yet"),
+            (Feature::ValueExpiry, NO_TTL_NODES),
         ],
     }
 }
@@ -197,12 +199,22 @@ impl Backend for Zookeeper {
     }
 
     fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
-        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+        Box::pin(async move {
+            let reading = self.work(values::read(Arc::clone(&self.store), name.clone()));
+            reading.await.map_err(|error| error.with_lock(&name))
+        })
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
-        let unsupported = || self.profile().unsupported(Feature::Values);
-        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
+        Box::pin(async move {
+            let name = request.name.clone();
+            let named = |error: Error| error.with_backend("zookeeper").with_lock(&name);
+            if matches!(request.change, Change::Put { keep: Some(_), .. }) {
+                self.profile.require(Feature::ValueExpiry).map_err(named)?;
+            }
+            let writing = self.work(values::write(Arc::clone(&self.store), request));
+            writing.await.map_err(named)
+        })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

@@ -25,6 +25,19 @@ const PERMIT: &str = "-permit-";
 /// again. No claim has a number from here on: there is room for those that are on their way.
 const NUMBERS_END: i32 = i32::MAX - (1 << 20);
 
+/// The node that holds those of values. It is not the path of a lock: nothing that is encoded looks so.
+pub(crate) const VALUES: &str = "/%values";
+
+/// The path of a value.
+pub(crate) fn value_path(name: &LockName) -> String {
+    format!("{VALUES}{}", lock_path(name))
+}
+
+/// The name of the value at a path below the chroot, if that is the path of one.
+pub(crate) fn value_name(path: &str) -> Option<LockName> {
+    lock_name(path.strip_prefix(VALUES)?.strip_prefix('/')?)
+}
+
 /// The path of a lock. What ZooKeeper does not allow in a path is percent-encoded, and so is the
 /// percent sign: different names have different paths, and plain names stay as they are.
 pub(crate) fn lock_path(name: &LockName) -> String {

@@ -160,3 +160,18 @@ fn where_a_claim_stands() {
     assert_eq!(line.standing(2), Standing::Waits { watch: 1..2 });
     assert_eq!(Line::default().position(&nodes[0]), None);
 }
+
+#[test]
+fn values_are_apart_from_locks() {
+    for text in ["a", "a/b", "%values", "zookeeper", "é", "/"] {
+        let name = LockName::new(text).unwrap();
+        let path = value_path(&name);
+        assert_eq!(value_name(&path), Some(name.clone()), "{path}");
+        assert_eq!(path.matches('/').count(), 2, "{path}");
+        assert_eq!(value_name(&lock_path(&name)), None, "{text}");
+    }
+    assert_eq!(lock_name(&VALUES[1..]), None);
+    for path in [VALUES, "/%values/", "/%valuesa", "/%values/a/b", "/%values/a%2"] {
+        assert_eq!(value_name(path), None, "{path}");
+    }
+}

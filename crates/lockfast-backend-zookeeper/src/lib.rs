@@ -21,6 +21,7 @@ mod record;
 mod renewal;
 mod revocation;
 mod store;
+mod values;
 mod watcher;
 mod wire;
 

@@ -1,4 +1,4 @@
-//! Events of all locks, made from the changes of nodes that the server tells in their order.
+//! Events of all locks and values, made from the changes of nodes that the server tells in their order.
 //!
 //! | changes | what happened |
 //! |---|---|
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::failure::{self, Failure, Fate};
 use crate::inspect::{read_holders, read_line};
-use crate::layout::{Contender, Line, lock_name};
+use crate::layout::{Contender, Line, lock_name, value_name};
 use crate::store::Store;
 use crate::wire::{NodeEvent, Session};
 
@@ -156,6 +156,10 @@ impl Watcher {
             return Ok(());
         };
         let path = path.clone();
+        if let Some(name) = value_name(&path) {
+            self.tell(&name, WatchKind::Changed, None, None);
+            return Ok(());
+        }
         let Some((lock, node)) = path.strip_prefix('/').and_then(|path| path.split_once('/'))
         else {
             return Ok(());

@@ -55,6 +55,8 @@ pub(crate) enum NodeKind {
     EphemeralSequential,
     /// The server deletes it some time after its last child.
     Container,
+    /// It stays.
+    Persistent,
 }
 
 /// A change of a node below one that is watched.

@@ -10,6 +10,7 @@
 //! | `faults/encryption.rs` | certificates |
 //! | `faults/crowd.rs` | many wait for one lock |
 //! | `faults/batch.rs` | many leases are renewed at once over a slow way |
+//! | `faults/values.rs` | the same for values, and what others keep at their place |
 
 #![allow(
     clippy::unwrap_used,
@@ -34,3 +35,5 @@ mod refusal;
 mod server;
 #[path = "faults/session.rs"]
 mod session;
+#[path = "faults/values.rs"]
+mod values;

@@ -36,7 +36,7 @@ enum Asked {
 }
 
 async fn ask_as_nobody(config: &Config, serving: &Connection) -> Asked {
-    let key = Space::new(&config.prefix).span_of_all("").from;
+    let key = Space::new(&config.prefix).span().from;
     match serving.range_as_nobody(RangeRequest { key, ..RangeRequest::default() }).await {
         Ok(_) => Asked::Nobody,
         Err(failure) if failure.kind() == ErrorKind::Permission => Asked::Users(failure),
@@ -82,7 +82,7 @@ async fn look_at_rights(config: &Config, login: &Login, serving: &Connection) ->
 
 fn judge_permissions(config: &Config, permissions: &[Permission]) -> Finding {
     const CHECK: &str = "rights";
-    let ours = Space::new(&config.prefix).span_of_all("");
+    let ours = Space::new(&config.prefix).span();
     let covers = |it: &&Permission| it.key <= ours.from && is_not_before(&it.range_end, &ours.to);
     let covering: Vec<&Permission> = permissions.iter().filter(covers).collect();
     if !covering.iter().any(|it| it.may_read()) || !covering.iter().any(|it| it.may_write()) {

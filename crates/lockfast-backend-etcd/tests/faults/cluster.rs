@@ -6,6 +6,7 @@ use lockfast::{ErrorKind, Guard, Locker, Moment, Options, Released};
 use lockfast_faults::lateness::Lateness;
 use tokio::task::JoinHandle;
 
+use crate::kit::values::append_through;
 use crate::kit::{
     Etcd, OneCluster, Server as _, TIME_MAX, bounded, connect, eventually, failure, hold, loss,
     queue_for, start_cluster, ttl, wait_for_renewal,
@@ -269,4 +270,23 @@ impl Proxies {
             proxy.set(lockfast_faults::proxy::Link::Close);
         }
     }
+}
+
+/// P7, P14: leaders are killed and paused while values are written: every update is there, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_are_written_while_leaders_fail() {
+    let mut cluster = start_cluster();
+    let url = cluster.url();
+    append_through(&url, async || {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let leader = cluster.leader();
+        cluster.member_mut(leader).kill();
+        let next = cluster.leader_besides(leader);
+        cluster.member_mut(leader).launch();
+        cluster.settle();
+        cluster.member_mut(next).pause();
+        cluster.leader_besides(next);
+        cluster.member_mut(next).resume();
+    })
+    .await;
 }

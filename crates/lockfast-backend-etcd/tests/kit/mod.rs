@@ -6,6 +6,7 @@
 
 pub mod foreign;
 pub mod sieve;
+pub mod values;
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};

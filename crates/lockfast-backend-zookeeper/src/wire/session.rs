@@ -202,6 +202,7 @@ impl Session {
         let (code, flags) = match kind {
             NodeKind::EphemeralSequential => (op::CREATE2, 3),
             NodeKind::Container => (op::CREATE_CONTAINER, 4),
+            NodeKind::Persistent => (op::CREATE2, 0),
         };
         let answer = self.call(code, self.node(&self.path(path), data, flags), None);
         let chroot = self.dialer.config.chroot.len();
@@ -211,6 +212,21 @@ impl Session {
             let made = reader.text().zip(Stat::read(&mut reader));
             let (made, stat) = made.ok_or_else(|| failure::of_nonsense("to create"))?;
             Ok((made.get(chroot..).unwrap_or(made).to_owned(), stat))
+        }
+    }
+
+    /// Writes to a node if its data has changed as often as this.
+    pub(crate) fn set(
+        &self,
+        path: &str,
+        data: &[u8],
+        changes: i32,
+    ) -> impl Future<Output = Result<Stat, Failure>> + use<> {
+        let body = Writer::default().text(&self.path(path)).bytes(data).int(changes);
+        let answer = self.call(op::SET_DATA, body, None);
+        async move {
+            let stat = Stat::read(&mut Reader::new(&answer.await?));
+            stat.ok_or_else(|| failure::of_nonsense("to setData"))
         }
     }
 

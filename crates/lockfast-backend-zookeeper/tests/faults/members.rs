@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockfast::{ErrorKind, Guard, Locker, LossCause, Moment, Released};
 use lockfast_faults::proxy::{Link, Proxy};
 
+use crate::kit::values::append_through;
 use crate::kit::{
     Ensemble, MEMBERS, Server as _, Setup, TIME_MAX, bounded, connect, failure, hold, loss,
     queue_for, refusal, ttl, url_at, wait_for_renewal,
@@ -178,4 +179,25 @@ async fn clocks_are_stepped() {
     assert!(next.fence().get() > lost.fence().get());
     next.release().await.unwrap();
     scene.go_on("clocks were stepped").await;
+}
+
+/// P7, P14: the leader is killed, and the next one paused, while values are written: every update is there, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_are_written_while_leaders_fail() {
+    let _turn = crate::TURN.lock().await;
+    let mut ensemble = Ensemble::start_of(setup);
+    let url = url(&ensemble);
+    append_through(&url, async || {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let leader = ensemble.leader().unwrap();
+        ensemble.members[leader].kill();
+        let next = ensemble.wait_for_leader(&[leader]);
+        ensemble.restart(leader);
+        ensemble.wait_until_all_serve();
+        ensemble.members[next].pause();
+        ensemble.wait_for_leader(&[next]);
+        ensemble.members[next].resume();
+        ensemble.wait_until_all_serve();
+    })
+    .await;
 }

@@ -2,6 +2,7 @@
 
 const NO_DETACHING: &str = "a lease ends with the session of the process that has it";
 const NO_FLOOR: &str = "the servers choose the number of a transaction, which is the fence";
+const NO_TTL_NODES: &str = "nodes with a time to live are switched off in servers as they come";
 const OWN_SESSION: &str = "only the process that has the session can renew";
 
 /// The cases that cannot run.
@@ -12,4 +13,5 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("process::a_detached_lease_outlives_its_process", NO_DETACHING),
     ("release::of_a_detached_lease_is_asked_for", NO_DETACHING),
     ("release::works_from_any_connection", OWN_SESSION),
+    ("values::end_by_themselves", NO_TTL_NODES),
 ];
