@@ -72,4 +72,5 @@ pub fn known_schemes() -> Vec<String> {
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guides/elect.md")]
 #[doc = include_str!("../../../docs/guides/once.md")]
+#[doc = include_str!("../../../docs/guides/shared-state.md")]
 struct Readme;
