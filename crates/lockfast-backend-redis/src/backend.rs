@@ -9,9 +9,9 @@ use lockfast_core::error::quote;
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
-    ErrorKind, EventStream, Feature, Guarantee, LockName, LockView, LossCause, Moment, Profile,
-    Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
-    RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
+    ErrorKind, EventStream, Guarantee, LockName, LockView, LossCause, Moment, Profile, Query,
+    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
+    RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -24,6 +24,7 @@ use crate::inspect::{Listing, labels_soon};
 use crate::record::{self, Keys, Seen};
 use crate::slot;
 use crate::store::Store;
+use crate::values::Tries;
 use crate::watcher;
 use crate::wire::dial::Dialer;
 use crate::wire::link::{self, Link};
@@ -35,6 +36,7 @@ pub(crate) struct Redis {
     pub(crate) store: Arc<Store>,
     profile: Profile,
     pub(crate) listing: Mutex<Option<Listing>>,
+    pub(crate) tries: Tries,
     _reach: Reached,
     /// What runs in the background as long as this is there.
     tasks: Vec<AbortHandle>,
@@ -71,8 +73,7 @@ async fn connect_cluster(
         runtime.spawn(Cluster::keep_label(Arc::clone(&store), is_written)).abort_handle(),
     ];
     let reach = Reached::Cluster { _cluster: cluster };
-    let profile = profile(store.config());
-    Ok(Arc::new(Redis { store, profile, listing: Mutex::default(), _reach: reach, tasks }))
+    Ok(Arc::new(Redis::new(store, reach, tasks)))
 }
 
 /// Connects to the server at `address`.
@@ -101,8 +102,7 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
         tasks.push(runtime.spawn(following).abort_handle());
     }
     let reach = Reached::Server { _link: link };
-    let profile = profile(store.config());
-    Ok(Arc::new(Redis { store, profile, listing: Mutex::default(), _reach: reach, tasks }))
+    Ok(Arc::new(Redis::new(store, reach, tasks)))
 }
 
 /// What this store promises.
@@ -124,7 +124,7 @@ pub(crate) fn profile(config: &Config) -> Profile {
                 ..TtlLimits::LOCKFAST
             },
         },
-        lacks: &[(Feature::Values, "not there yet")],
+        lacks: &[],
     }
 }
 
@@ -143,6 +143,12 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
+    fn new(store: Arc<Store>, reach: Reached, tasks: Vec<AbortHandle>) -> Self {
+        let profile = profile(store.config());
+        let (listing, tries) = (Mutex::default(), Tries::default());
+        Self { store, profile, listing, tries, _reach: reach, tasks }
+    }
+
     async fn take(&self, request: AcquireRequest) -> Result<AcquireOutcome> {
         let start = Moment::now();
         self.check(&request)?;
@@ -304,8 +310,8 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Whether an acquisition that ended so may have been granted, or wait.
-fn leaves_open(error: &Error) -> bool {
+/// Whether an acquisition or write that ended so may have been served, or wait.
+pub(crate) fn leaves_open(error: &Error) -> bool {
     [ErrorKind::Unreachable, ErrorKind::WrongNode, ErrorKind::Internal].contains(&error.kind())
 }
 
@@ -332,7 +338,7 @@ pub(crate) async fn ask_at(
 }
 
 /// On a cluster, a lock and its bookkeeping must be in one slot.
-fn check_slot(store: &Store, name: &LockName) -> Result<()> {
+pub(crate) fn check_slot(store: &Store, name: &LockName) -> Result<()> {
     if store.cluster.is_none() || slot::of_lock(&store.config().prefix, name.as_str()).is_some() {
         return Ok(());
     }
@@ -347,7 +353,7 @@ fn check_slot(store: &Store, name: &LockName) -> Result<()> {
     .with_backend("redis"))
 }
 
-fn check_name(prefix: &str, name: &LockName) -> Result<()> {
+pub(crate) fn check_name(prefix: &str, name: &LockName) -> Result<()> {
     let is_reserved = match prefix {
         "" => name.as_str().starts_with(record::RESERVED),
         _ => format!("{prefix}{name}").starts_with(record::RESERVED),
@@ -408,12 +414,11 @@ impl Backend for Redis {
     }
 
     fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
-        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+        Box::pin(self.read_value(name))
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
-        let unsupported = || self.profile().unsupported(Feature::Values);
-        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
+        Box::pin(self.write_value(request))
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

@@ -28,6 +28,7 @@ mod slot;
 mod store;
 mod topology;
 mod unsettled;
+mod values;
 mod watcher;
 mod wire;
 

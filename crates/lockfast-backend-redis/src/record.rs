@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
 use lockfast_core::time::wall_clock;
-use lockfast_core::{ClientId, Fence, HolderId, HolderView, Label, LockName, LockView, Mode};
+use lockfast_core::{
+    ClientId, Fence, HolderId, HolderView, Label, LockName, LockView, Mode, Version,
+};
 
 use crate::wire::{Failure, Pipeline, Reply, failure};
 
@@ -60,6 +62,18 @@ pub fn read_client(text: &str) -> Option<ClientId> {
         return None;
     }
     read_base64(text).map(ClientId::from_bytes)
+}
+
+/// The 22 characters of a version.
+pub(crate) fn write_version(version: Version) -> String {
+    write_base64(version.as_bytes())
+}
+
+/// The version and the bytes of a stored value, if Lockfast wrote it.
+pub(crate) fn read_value(stored: &[u8]) -> Option<(Version, &[u8])> {
+    let (version, rest) = stored.split_at_checked(HOLDER_CHARS)?;
+    let version = read_base64(std::str::from_utf8(version).ok()?)?;
+    Some((Version::from_bytes(version), rest.strip_prefix(b".")?))
 }
 
 fn write_base64(bytes: &[u8]) -> String {

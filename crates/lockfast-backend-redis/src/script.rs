@@ -65,15 +65,16 @@ pub(crate) struct Scripts {
     pub(crate) take: Script,
     pub(crate) give: Script,
     pub(crate) keep: Script,
+    pub(crate) value: Script,
 }
 
 impl Scripts {
     /// Asks the server to keep all scripts.
     pub(crate) fn load_all(&self, pipeline: &mut Pipeline) {
         let Self { acquire, release, revoke, renew, inspect, enroll, prolong, .. } = self;
-        let Self { take, give, keep, .. } = self;
-        for script in [acquire, release, revoke, renew, inspect, enroll, prolong, take, give, keep]
-        {
+        let Self { take, give, keep, value, .. } = self;
+        let most = [acquire, release, revoke, renew, inspect, enroll, prolong];
+        for script in most.into_iter().chain([take, give, keep, value]) {
             script.load(pipeline);
         }
     }
@@ -106,6 +107,8 @@ mod single {
     );
     pub(super) const RENEW: &str =
         concat!("local CLUSTER = false\n", include_str!("scripts/renew.lua"));
+    pub(super) const VALUE: &str =
+        concat!("local CLUSTER = false\n", include_str!("scripts/value.lua"));
 }
 
 mod cluster {
@@ -147,6 +150,11 @@ mod cluster {
         include_str!("scripts/view.lua"),
         include_str!("scripts/inspect.lua")
     );
+    pub(super) const VALUE: &str = concat!(
+        "local CLUSTER, KEY_COUNT = true, 2\n",
+        include_str!("scripts/asking.lua"),
+        include_str!("scripts/value.lua")
+    );
 }
 
 const INSPECT: &str =
@@ -174,6 +182,7 @@ pub(crate) static SINGLE: Scripts = Scripts {
     take: Script::new(TAKE, || digest(TAKE)),
     give: Script::new(GIVE, || digest(GIVE)),
     keep: Script::new(KEEP, || digest(KEEP)),
+    value: Script::new(single::VALUE, || digest(single::VALUE)),
 };
 
 /// For a node of a cluster.
@@ -188,6 +197,7 @@ pub(crate) static CLUSTER: Scripts = Scripts {
     take: Script::new(TAKE, || digest(TAKE)),
     give: Script::new(GIVE, || digest(GIVE)),
     keep: Script::new(KEEP, || digest(KEEP)),
+    value: Script::new(cluster::VALUE, || digest(cluster::VALUE)),
 };
 
 #[cfg(test)]

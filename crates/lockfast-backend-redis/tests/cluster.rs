@@ -12,6 +12,8 @@ mod kit;
 #[path = "cluster/moving.rs"]
 mod moving;
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use kit::certificate::{Authority, Flaw};
@@ -27,7 +29,7 @@ use lockfast::{
     Attempt, ErrorKind, HolderId, LeaseStatus, LockName, Moment, Options, ReleaseOutcome, Released,
     RenewOutcome, RevokeRequest, WatchKind,
 };
-use lockfast_core::{RenewRequest, Wait};
+use lockfast_core::{Change, RenewRequest, Wait, WriteOutcome};
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::server::Server as _;
 
@@ -99,6 +101,63 @@ async fn locks_are_on_all_masters() {
     let request = RevokeRequest { name, expect_fence: None, reason: "over".into() };
     second.revoke(request).await.unwrap();
     loss(&guards[1], Duration::from_secs(1)).await;
+}
+
+/// Values are where their slots are, told of from everywhere, and no locks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_are_on_all_masters() {
+    let cluster = start_cluster();
+    let (first, second) =
+        (Direct::connect(&url(&cluster)).await, Direct::connect(&url(&cluster)).await);
+    let mut events = bounded(second.backend.watch()).await.unwrap();
+    for at in 0..3 {
+        let name = name_on(&cluster, at);
+        let holder = first.take(first.request(&name, Wait::No)).await;
+        assert_eq!(bounded(events.next()).await.unwrap().kind, WatchKind::Granted);
+        let version = first.write(first.put(&name, None, b"one")).await;
+        let key = format!("lockfast:{{{name}}}:value");
+        assert!(cluster.nodes[at as usize].cli(&["GET", &key]).ends_with(".one"));
+        let event = bounded(events.next()).await.unwrap();
+        assert_eq!((event.name.as_str(), event.kind), (name.as_str(), WatchKind::Changed));
+        assert!(event.label.is_some());
+        assert_eq!(second.read(&name).await.as_deref(), Some(&b"one"[..]));
+        assert_eq!(first.give(&name, holder).await, ReleaseOutcome::Released);
+        assert_eq!(bounded(events.next()).await.unwrap().kind, WatchKind::Released);
+        assert_eq!(second.read(&name).await.as_deref(), Some(&b"one"[..]));
+        let there = second.try_write(second.put(&name, None, b"two")).await.unwrap();
+        assert!(matches!(there, WriteOutcome::Conflict(Some(_))), "{there:?}");
+        if at == 0 {
+            second.write(second.change(&name, version, Change::Remove)).await;
+            assert_eq!(bounded(events.next()).await.unwrap().kind, WatchKind::Changed);
+        }
+    }
+    let locker = connect(&url(&cluster)).await;
+    assert!(locker.list("", None, 10).await.unwrap().is_empty());
+    // The names of values are those of locks.
+    let error = first.try_read("{a}").await.unwrap_err();
+    check_error(&error, ErrorKind::InvalidName, &["braces"]);
+}
+
+/// P14: a write was repeated, and its value removed, when the first try of it arrives. What was removed
+/// stays removed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_earlier_try_of_a_write_arrives_late() {
+    let cluster = start_cluster();
+    let name = name_on(&cluster, 0);
+    let (direct, other) =
+        (Direct::connect(&url(&cluster)).await, Direct::connect(&url(&cluster)).await);
+    let create = direct.put(&name, None, b"one");
+    // Whoever gave up does not know what became of it.
+    let mut first = direct.backend.write(create.clone());
+    assert!(poll_fn(|context| Poll::Ready(first.as_mut().poll(context).is_pending())).await);
+    drop(first);
+    let version = direct.write(create.clone()).await;
+    direct.write(direct.change(&name, version, Change::Remove)).await;
+    // Somebody who tries it for the first time sends what the first try was.
+    assert_eq!(other.try_write(create).await.unwrap(), WriteOutcome::Conflict(None));
+    let key = format!("lockfast:{{{name}}}:value");
+    assert_eq!(cluster.nodes[0].cli(&["EXISTS", &key]), "0");
+    other.write(other.put(&name, None, b"two")).await;
 }
 
 /// A released lock is handed over by a push, long before the waiter would look by itself.

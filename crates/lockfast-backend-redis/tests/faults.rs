@@ -9,6 +9,7 @@
 //! | `faults/record.rs` | what is stored is not what Lockfast wrote |
 //! | `faults/clock.rs` | the server's wall clock steps |
 //! | `faults/encryption.rs` | certificates |
+//! | `faults/values.rs` | any of this, while values are written |
 //! | `faults/failover.rs` | the master, and a sentinel promotes its replica |
 
 #![allow(
@@ -34,3 +35,5 @@ mod link;
 mod record;
 #[path = "faults/refusal.rs"]
 mod refusal;
+#[path = "faults/values.rs"]
+mod values;

@@ -12,6 +12,7 @@ mod kit;
 use std::time::Duration;
 
 use kit::certificate::{Authority, Flaw};
+use kit::direct::Direct;
 use kit::encode;
 use kit::port::Port;
 use kit::topology::wait_for_sync;
@@ -20,6 +21,7 @@ use kit::{
     wait_until,
 };
 use lockfast::{ErrorKind, LeaseStatus, Locker, Options, Released, WatchKind};
+use lockfast_core::WriteOutcome;
 use lockfast_faults::server::Server as _;
 
 const NAME: &str = "nightly";
@@ -117,6 +119,28 @@ async fn the_master_is_found() {
     let locker = connect(&format!("{}/3", group.url())).await;
     let _guard = hold(&locker, NAME, ttl(TTL)).await;
     assert_eq!(group.master.cli(&["-n", "3", "EXISTS", NAME]), "1");
+}
+
+/// A value that was copied is there on the new master, and can be written as it was read.
+/// The user sees: `Unreachable` until the failover is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_value_outlives_its_master() {
+    let mut group = Group::start();
+    let direct = Direct::connect(&group.url()).await;
+    let version = direct.write(direct.put(NAME, None, b"one")).await;
+    wait_for_sync(&group.master, &group.replica);
+    group.master.kill();
+    group.wait_for_failover();
+    let update = direct.put(NAME, version, b"two");
+    eventually("it is written", FAILOVER_TIME_MAX, async || {
+        direct.try_write(update.clone()).await.is_ok_and(|outcome| {
+            assert!(matches!(outcome, WriteOutcome::Written(_)), "{outcome:?}");
+            true
+        })
+    })
+    .await;
+    let stored = group.replica.cli(&["GET", &format!("lockfast:{{{NAME}}}:value")]);
+    assert!(stored.ends_with(".two"), "{stored}");
 }
 
 /// P3, P4: whoever held a lock goes on with it on the new master, which had a copy, or is told

@@ -29,12 +29,13 @@ mod kit;
 
 use std::time::Duration;
 
+use kit::certificate::{Authority, Flaw};
 use kit::direct::Direct;
 use kit::{Redis, Setup, bounded, check_error, connect, eventually, hold, try_connect, ttl};
 use lockfast::{ErrorKind, Locker, Mode, Moment, Options};
 use lockfast_core::{
-    AcquireRequest, LockName, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
-    RevokeRequest, Wait,
+    AcquireRequest, Change, LockName, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
+    RevokeRequest, VersionedValue, Wait, WatchKind,
 };
 use lockfast_faults::server::Server as _;
 use tokio::runtime::Runtime;
@@ -357,6 +358,82 @@ async fn a_listing_among_other_keys() {
     assert_eq!(names(locker.list("", None, 2).await.unwrap()), ["a", "a*c"]);
     let after = LockName::new("a*c").unwrap();
     assert_eq!(names(locker.list("", Some(&after), 2).await.unwrap()), ["ab", "b"]);
+}
+
+/// A value is one string that an operator can read, and takes one command to read or to write. Its
+/// name is none of a lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_is_one_key() {
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    let keys: usize = redis.cli(&["DBSIZE"]).parse().unwrap();
+    let before = calls(&redis, "evalsha");
+    let version = direct.write(direct.put("a b", None, b"one")).await;
+    direct.read("a b").await.unwrap();
+    assert_eq!(calls(&redis, "evalsha") - before, 2);
+    assert_eq!(redis.cli(&["DBSIZE"]).parse::<usize>().unwrap(), keys + 1);
+    let stored = redis.cli(&["GET", "lockfast:{a b}:value"]);
+    let (id, bytes) = stored.split_once('.').unwrap();
+    assert_eq!((id.len(), bytes), (22, "one"), "{stored}");
+    let locker = connect(&redis.url()).await;
+    assert!(locker.list("", None, 10).await.unwrap().is_empty());
+    for name in ["lockfast:fence", "lockfast:{a b}:value"] {
+        let error = direct.try_write(direct.put(name, None, b"one")).await.unwrap_err();
+        check_error(&error, ErrorKind::InvalidName, &["own"]);
+        check_error(&direct.try_read(name).await.unwrap_err(), ErrorKind::InvalidName, &["own"]);
+    }
+    // Prefixes keep apart.
+    let prefixed = Direct::connect(&format!("{}?prefix=app:", redis.url())).await;
+    assert_eq!(prefixed.read("a b").await, None);
+    assert_eq!(direct.write(direct.change("a b", version, Change::Remove)).await, None);
+    assert_eq!(redis.cli(&["EXISTS", "lockfast:{a b}:value"]), "0");
+}
+
+/// The longest value goes over every kind of connection, among many others.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_values() {
+    let authority = Authority::new();
+    let setup = Setup::new().tls(&authority, authority.sign_server(Flaw::None), false);
+    let (plain, encrypted) = (Setup::new().unix_socket().start(), setup.start());
+    let socket = format!("redis+unix://{}", plain.unix_socket().display());
+    for url in [plain.url(), socket, encrypted.url()] {
+        let direct = Direct::connect(&url).await;
+        let tasks = (0..50).map(|at: u8| {
+            let (direct, name) = (direct.clone(), format!("value-{at}"));
+            tokio::spawn(async move {
+                let bytes = vec![at; VersionedValue::BYTES_MAX];
+                let version = direct.write(direct.put(&name, None, &bytes)).await;
+                assert_eq!(direct.read(&name).await, Some(bytes));
+                direct.write(direct.change(&name, version, Change::Remove)).await;
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            bounded(task).await.unwrap();
+        }
+    }
+}
+
+/// Values need no other rights than locks, and the same names.
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_to_values() {
+    let rights = kit::rights::rights("~nightly*", &[]);
+    let redis = Setup::new().line(format!("user locks on >word {rights}")).start();
+    let direct = Direct::connect(&format!("redis://locks:word@{}", redis.address())).await;
+    let mut events = bounded(direct.backend.watch()).await.unwrap();
+    let brief = Change::Put { bytes: b"one".to_vec(), keep: Some(LONG) };
+    let request = direct.change("nightly", None, brief);
+    let version = direct.write(request.clone()).await;
+    assert_eq!(direct.write(request).await, version);
+    assert_eq!(direct.read("nightly").await.as_deref(), Some(&b"one"[..]));
+    let version = direct.write(direct.put("nightly", version, b"two")).await;
+    direct.write(direct.change("nightly", version, Change::Remove)).await;
+    for _ in 0..3 {
+        assert_eq!(bounded(events.next()).await.unwrap().kind, WatchKind::Changed);
+    }
+    // Although their keys start with lockfast:, like those of all values.
+    let error = direct.try_write(direct.put("daily", None, b"one")).await.unwrap_err();
+    check_error(&error, ErrorKind::Permission, &["ACL"]);
+    check_error(&direct.try_read("daily").await.unwrap_err(), ErrorKind::Permission, &["ACL"]);
 }
 
 /// B24: all pages of a listing need one walk through the keys, and show what there is by then.

@@ -21,6 +21,9 @@ const RIGHTS: &str = "resetkeys ~lockfast:* ~store-* resetchannels &lockfast:* -
 const ONE_HOLDER: &str = "nodes that do not know each other grant a lock to one holder at a time";
 const NO_ORDER: &str = "nobody orders those who wait: they try again when they are called";
 
+const NO_VALUES: &str =
+    "nodes that know nothing of each other have no write that is the last on all of them";
+
 const IGNORED: &[(&str, &str)] = &[
     ("exclusion::readers_and_writers_exclude_each_other", ONE_HOLDER),
     ("fencing::is_shared_by_nobody", ONE_HOLDER),
@@ -39,6 +42,14 @@ const IGNORED: &[(&str, &str)] = &[
     ("shared::holders_do_not_starve_a_writer", ONE_HOLDER),
     ("shared::holders_wait_for_a_writer_that_waits", ONE_HOLDER),
     ("shared::waiters_enter_together", ONE_HOLDER),
+    ("values::and_locks_are_apart", NO_VALUES),
+    ("values::are_kept_to_the_byte", NO_VALUES),
+    ("values::are_written_by_comparing_versions", NO_VALUES),
+    ("values::end_by_themselves", NO_VALUES),
+    ("values::know_a_repetition", NO_VALUES),
+    ("values::lose_no_update", NO_VALUES),
+    ("values::never_have_an_old_version_again", NO_VALUES),
+    ("values::that_change_are_told", NO_VALUES),
 ];
 
 fn start() -> [Redis; 3] {

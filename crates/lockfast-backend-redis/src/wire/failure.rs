@@ -261,6 +261,10 @@ fn of_plain_error(details: &str) -> Failure {
             "the server has as many connections as its maxclients allows",
         );
     }
+    if lower.contains("non local key") {
+        // A script has met a key that is at the other node already.
+        return of_moving_slot().with(Remedy::TryAgain);
+    }
     if lower.contains("unknown command") && lower.contains("hello") {
         return old_server("6.0");
     }
@@ -300,6 +304,11 @@ mod tests {
             ("TRYAGAIN Multiple keys request during", Kind::Unreachable, Retry::Later),
             ("ASK 5061 127.0.0.1:7000", Kind::Unreachable, Retry::Later),
             ("CROSSSLOT Keys in request", Kind::Unsupported, Retry::Never),
+            (
+                "ERR Script attempted to access a non local key in a cluster node",
+                Kind::Unreachable,
+                Retry::Later,
+            ),
             ("ERR DB index is out of range", Kind::InvalidConfig, Retry::Never),
             ("ERR max number of clients reached", Kind::Unreachable, Retry::Later),
             ("ERR unknown command 'HELLO'", Kind::Unsupported, Retry::Never),

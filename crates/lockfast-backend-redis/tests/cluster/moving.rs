@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockfast::{ErrorKind, Moment, Released};
+use lockfast_core::{Change, WriteOutcome};
 use lockfast_faults::lateness::Lateness;
 
+use crate::kit::direct::Direct;
 use crate::kit::topology::Cluster;
 use crate::kit::{
     Redis, bounded, check_error, connect, eventually, failure, hold, ttl, wait_for_renewal,
@@ -144,6 +146,43 @@ async fn a_slot_is_moving() {
     let guard = bounded(waiting).await.unwrap();
     move_used.end();
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
+}
+
+/// Values go with their slot: ASK and MOVED are followed, and nothing is read or written while a part
+/// of what belongs to the name is at either node (TRYAGAIN).
+/// The user sees: nothing, or `Unreachable`, that the slot is moving.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_moves_with_its_values() {
+    let cluster = start_cluster();
+    let direct = Direct::connect(&url(&cluster)).await;
+    let (used, fresh) = (name_on(&cluster, 0), name_on(&cluster, 1));
+    let version = direct.write(direct.put(&used, None, b"one")).await;
+    let moving = Move::begin(&cluster, &used, 0, 2);
+    check_error(
+        &direct.try_read(&used).await.unwrap_err(),
+        ErrorKind::Unreachable,
+        &["slot", "moving"],
+    );
+    moving.move_keys();
+    // The target has all of it, though not yet the slot.
+    assert_eq!(direct.read(&used).await.as_deref(), Some(&b"one"[..]));
+    let update = direct.put(&used, version, b"two");
+    let version = direct.write(update.clone()).await;
+    assert_eq!(direct.write(update).await, version);
+    moving.end();
+    assert_eq!(direct.read(&used).await.as_deref(), Some(&b"two"[..]));
+    let stale = direct.change(&used, None, Change::Remove);
+    let there = direct.try_write(stale).await.unwrap();
+    assert!(matches!(there, WriteOutcome::Conflict(Some(_))), "{there:?}");
+    direct.write(direct.change(&used, version, Change::Remove)).await;
+
+    let moving = Move::begin(&cluster, &fresh, 1, 0);
+    let version = direct.write(direct.put(&fresh, None, b"one")).await;
+    let key = format!("lockfast:{{{fresh}}}:value");
+    assert_eq!(cluster.nodes[0].cli(&["CLUSTER", "GETKEYSINSLOT", &moving.slot, "9"]), key);
+    direct.write(direct.change(&fresh, version, Change::Remove)).await;
+    assert_eq!(direct.read(&fresh).await, None);
+    moving.end();
 }
 
 /// P3: a lease outlives a move that takes longer than its ttl, wherever the lock's keys are.

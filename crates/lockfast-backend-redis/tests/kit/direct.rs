@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, HolderId, Label,
-    LockName, LossReporter, Mode, Moment, Query, ReleaseOutcome, ReleaseRequest, Wait,
+    AcquireOutcome, AcquireRequest, Address, Backend, Change, ClientId, ConnectContext, Expected,
+    HolderId, Label, LockName, LossReporter, Mode, Moment, Query, ReleaseOutcome, ReleaseRequest,
+    Result, Version, VersionedValue, Wait, WriteOutcome, WriteRequest,
 };
 use tokio::runtime::Handle;
 
@@ -63,6 +64,39 @@ impl Direct {
     pub async fn give(&self, name: &str, holder: HolderId) -> ReleaseOutcome {
         let name = LockName::new(name).unwrap();
         bounded(self.backend.release(ReleaseRequest { name, holder })).await.unwrap()
+    }
+
+    /// The write of a name whose value is `seen`, with an id of its own.
+    pub fn change(&self, name: &str, seen: Option<Version>, change: Change) -> WriteRequest {
+        let expected = seen.map_or(Expected::Nothing, Expected::Version);
+        let id = *HolderId::random(self.client).unwrap().as_bytes();
+        WriteRequest { name: LockName::new(name).unwrap(), expected, change, id }
+    }
+
+    /// The write of these bytes.
+    pub fn put(&self, name: &str, seen: Option<Version>, bytes: &[u8]) -> WriteRequest {
+        self.change(name, seen, Change::Put { bytes: bytes.to_vec(), keep: None })
+    }
+
+    pub async fn try_write(&self, request: WriteRequest) -> Result<WriteOutcome> {
+        bounded(self.backend.write(request)).await
+    }
+
+    /// Writes what must be as expected.
+    pub async fn write(&self, request: WriteRequest) -> Option<Version> {
+        match self.try_write(request).await.unwrap() {
+            WriteOutcome::Written(version) => version,
+            WriteOutcome::Conflict(there) => panic!("something else is there: {there:?}"),
+        }
+    }
+
+    pub async fn try_read(&self, name: &str) -> Result<Option<VersionedValue>> {
+        bounded(self.backend.read(LockName::new(name).unwrap())).await
+    }
+
+    /// The bytes that are there.
+    pub async fn read(&self, name: &str) -> Option<Vec<u8>> {
+        self.try_read(name).await.unwrap().map(|value| value.bytes)
     }
 
     pub async fn waiting(&self, name: &str) -> usize {
