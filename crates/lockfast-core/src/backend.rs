@@ -97,9 +97,10 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Writes the value of a name if what is there is what the request expects.
     ///
     /// To be correct:
-    /// - the comparison and the write are one step, and what was answered as written outlives what
-    ///   the store's [`fence`](crate::Profile::fence) outlives;
-    /// - a request that finds its own write there, known by its id, answers as the first did;
+    /// - the comparison and the write are one step, and what was answered as written stays as long as
+    ///   the store keeps its data;
+    /// - a request that finds its own write there, known by its id, answers as the first did; a removal
+    ///   may find nothing there and say so;
     /// - every write has a version of its own, also after a removal;
     /// - [`watch`](Backend::watch) tells of it as [`Changed`](crate::WatchKind::Changed).
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>>;
