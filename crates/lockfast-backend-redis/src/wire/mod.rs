@@ -210,6 +210,8 @@ impl Reply {
             // The confirmation of a subscription stands where a reply would.
             Value::Push { kind, .. } if kind_has_reply(&kind) => Err(Self(Value::Okay)),
             Value::Push { .. } => Ok(None),
+            // Valkey 8 says so to one who has nothing to unsubscribe, where others push.
+            Value::ServerError(error) if error.code() == "NOSUB" => Ok(None),
             value => Err(Self(value)),
         }
     }
