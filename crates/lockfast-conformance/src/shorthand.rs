@@ -5,9 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{
-    Attempt, DetachedLease, Guard, LeaseStatus, Locker, LossCause, Mode, Options, Refusal,
-};
+use lockfast::{Attempt, DetachedLease, Guard, LeaseStatus, Locker, LossCause, Options, Refusal};
 use lockfast_core::{
     Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind, LockName, Result,
 };
@@ -51,7 +49,7 @@ pub fn ttl(ttl: Duration) -> Options {
 /// # Cancel safety
 /// Safe: nothing is left behind.
 pub async fn hold(locker: &Locker, name: &str, options: Options) -> Guard {
-    let mutex = locker.mutex(name).unwrap().with(options).unwrap();
+    let mutex = locker.mutex(name).unwrap().with_options(options);
     bounded(mutex.acquire()).await.unwrap_or_else(|error| panic!("not granted: {error}"))
 }
 
@@ -60,7 +58,7 @@ pub async fn hold(locker: &Locker, name: &str, options: Options) -> Guard {
 /// # Cancel safety
 /// Safe: nothing is left behind.
 pub async fn hold_detached(locker: &Locker, name: &str, span: Duration) -> DetachedLease {
-    let lock = locker.lock(name, Mode::Exclusive).unwrap().with(ttl(span)).unwrap();
+    let lock = locker.mutex(name).unwrap().with_options(ttl(span));
     bounded(lock.acquire_detached()).await.unwrap()
 }
 
@@ -89,7 +87,7 @@ pub async fn refusal(locker: &Locker, name: &str) -> Refusal {
     let mutex = locker.mutex(name).unwrap();
     match bounded(mutex.try_acquire()).await.unwrap() {
         Attempt::Taken(refusal) => refusal,
-        Attempt::Granted(guard) => panic!("granted with fence {}", guard.fence()),
+        Attempt::Acquired(guard) => panic!("granted with fence {}", guard.fence()),
     }
 }
 
@@ -98,11 +96,11 @@ pub async fn refusal(locker: &Locker, name: &str) -> Refusal {
 /// # Cancel safety
 /// Safe: nothing is left behind.
 pub async fn failure(locker: &Locker, name: &str, options: Options) -> Error {
-    let mutex = locker.mutex(name).unwrap().with(options).unwrap();
+    let mutex = locker.mutex(name).unwrap().with_options(options);
     match bounded(mutex.try_acquire()).await {
         Err(error) => error,
         Ok(Attempt::Taken(refusal)) => panic!("taken instead of an error: {refusal}"),
-        Ok(Attempt::Granted(guard)) => panic!("granted with fence {}", guard.fence()),
+        Ok(Attempt::Acquired(guard)) => panic!("granted with fence {}", guard.fence()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Feature, LeaseStatus, Moment, ReleaseOutcome, Released};
+use lockfast::{ErrorKind, Feature, Holder, LeaseStatus, Moment, ReleaseOutcome, Released};
 
 use super::{LONG_TTL, long_lease, mutex, short_lease};
 use crate::arena::{Arena, PATIENCE, finish, name};
@@ -136,9 +136,10 @@ async fn ends_with_its_guard(arena: Arena) {
 async fn ends_with_its_last_guard(arena: Arena) {
     let locker = arena.locker(&FaultSwitch::default()).await;
     let client = arena.client().await;
-    let outer = mutex(&locker, &long_lease(&arena)).acquire().await.expect("a grant");
-    let inner = outer.reenter().expect("it is held");
-    let innermost = inner.reenter().expect("it is held");
+    let (lock, me) = (mutex(&locker, &long_lease(&arena)), Holder::new());
+    let outer = lock.acquire_as(&me).await.expect("a grant");
+    let inner = lock.acquire_as(&me).await.expect("it is held");
+    let innermost = lock.acquire_as(&me).await.expect("it is held");
     assert_eq!(inner.fence(), outer.fence());
     let released = inner.release().await.expect("an answer");
     assert!(matches!(released, Released::StillHeld), "{released:?}");

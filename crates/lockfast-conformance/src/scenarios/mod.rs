@@ -11,7 +11,7 @@ mod process;
 
 use std::time::Duration;
 
-use lockfast::{Lock, Locker, Mode, Options};
+use lockfast::{Locker, Mutex, Options};
 
 use crate::arena::Arena;
 use crate::case::Group;
@@ -40,7 +40,6 @@ fn short_lease(arena: &Arena) -> (Duration, Options) {
     (ttl, options)
 }
 
-fn mutex(locker: &Locker, options: &Options) -> Lock {
-    let lock = locker.lock("a", Mode::Exclusive).expect("a valid name");
-    lock.with(options.clone()).expect("valid options")
+fn mutex(locker: &Locker, options: &Options) -> Mutex {
+    locker.mutex("a").expect("a valid name").with_options(options.clone())
 }

@@ -47,7 +47,7 @@ async fn a_mutex_is_exclusive(arena: Arena) {
     let released = guard.release().await.expect("an answer");
     assert!(matches!(released, Released::Released), "{released:?}");
     let attempt = mutex.try_acquire().await.expect("an answer");
-    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    assert!(matches!(attempt, Attempt::Acquired(_)), "{attempt:?}");
 }
 
 /// P1: a read–write lock has many readers or one writer.
@@ -56,15 +56,15 @@ async fn a_rwlock_has_readers_or_a_writer(arena: Arena) {
     let second = arena.locker(&FaultSwitch::default()).await;
     let lock = first.rwlock("rw").expect("a name");
     let other = second.rwlock("rw").expect("a name");
-    let one = lock.read().acquire().await.expect("a grant");
-    let two = other.read().acquire().await.expect("a grant");
-    assert_taken(&lock.write().try_acquire().await.expect("an answer"));
+    let one = lock.read().await.expect("a grant");
+    let two = other.read().await.expect("a grant");
+    assert_taken(&lock.try_write().await.expect("an answer"));
     one.release().await.expect("an answer");
     two.release().await.expect("an answer");
-    let writer = lock.write().acquire().await.expect("a grant");
-    assert_taken(&other.read().try_acquire().await.expect("an answer"));
+    let writer = lock.write().await.expect("a grant");
+    assert_taken(&other.try_read().await.expect("an answer"));
     writer.release().await.expect("an answer");
-    drop(lock.read().acquire().await.expect("a grant"));
+    drop(lock.read().await.expect("a grant"));
 }
 
 /// P1: a semaphore has as many holders as permits, and one number of them.
@@ -87,8 +87,8 @@ async fn a_multi_lock_is_all_or_nothing(arena: Arena) {
     let client = arena.client().await;
     let lock = |name: &str| {
         let options = Options::default().wait(Duration::from_millis(100));
-        let lock = locker.lock(name, Mode::Exclusive).expect("a name");
-        lock.with(options).expect("valid options")
+        let lock = locker.mutex(name).expect("a name");
+        lock.with_options(options)
     };
     let blocker = lock("c").acquire().await.expect("a grant");
     let all = MultiLock::new([lock("c"), lock("a"), lock("b")]).expect("three locks");
@@ -111,8 +111,8 @@ async fn a_multi_lock_is_not_given_out_in_part(arena: Arena) {
     let client = arena.client().await;
     let ttl = arena.ttl(Duration::from_secs(2));
     let lock = |name: &str| {
-        let lock = locker.lock(name, Mode::Exclusive).expect("a name");
-        lock.with(Options::default().ttl(ttl)).expect("valid options")
+        let lock = locker.mutex(name).expect("a name");
+        lock.ttl(ttl)
     };
     let (a, b) = (crate::arena::name("a"), crate::arena::name("b"));
     let held = client.take(client.request(&b)).await;
@@ -137,8 +137,8 @@ async fn multi_locks_do_not_deadlock(arena: Arena) {
         tasks.push(tokio::spawn(async move {
             for _ in 0..6 {
                 let locks = orders.map(|name| {
-                    let lock = locker.lock(name, Mode::Exclusive).expect("a name");
-                    lock.with(options.clone()).expect("valid options")
+                    let lock = locker.mutex(name).expect("a name");
+                    lock.with_options(options.clone())
                 });
                 let all = MultiLock::new(locks).expect("three locks");
                 let guard = all.acquire().await.expect("a grant");

@@ -1,4 +1,5 @@
-//! The locks that callers use: thin, because the lease engine does the work.
+//! The locks that callers use: thin, because the lease engine does the work. Each of them is an
+//! [`AnyLock`] that says what it is.
 //!
 //! | primitive | asks for | promises |
 //! |---|---|---|
@@ -9,22 +10,22 @@
 //! | [`Leader`] | exclusive, again after each loss | one leader at a time, who is told of its election and of its end |
 //! | [`Once`] | exclusive, without waiting or renewal | one run for all, held between `at_least` and `at_most` |
 
+mod any_lock;
+mod attempt;
 mod leader;
-mod lock;
 mod multi_lock;
+mod mutex;
 mod observer;
 mod once;
 mod rwlock;
+mod semaphore;
 
+pub use any_lock::{AnyLock, DetachedLease};
+pub use attempt::Attempt;
 pub use leader::{Campaign, Leader, LeaderEvent};
-pub use lock::{Attempt, DetachedLease, Lock};
 pub use multi_lock::{MultiGuard, MultiLock};
+pub use mutex::Mutex;
 pub use observer::{LeaderView, Leadership, Observer};
-pub use once::{Once, OnceAttempt, OnceGuard, Ran};
+pub use once::{Once, OnceGuard, Ran};
 pub use rwlock::RwLock;
-
-/// A lock that one holder has at a time.
-pub type Mutex = Lock;
-
-/// A lock that up to N holders have at a time; a holder has one permit.
-pub type Semaphore = Lock;
+pub use semaphore::Semaphore;

@@ -28,6 +28,7 @@ pub enum Leadership {
 
 /// A leader as others see it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LeaderView {
     /// The fence of its grant; absent for a program that is not Lockfast.
     pub term: Option<Fence>,
