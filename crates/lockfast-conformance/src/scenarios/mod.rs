@@ -8,6 +8,7 @@ mod loss;
 mod once;
 mod primitives;
 mod process;
+mod reentrance;
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ pub(crate) const GROUPS: &[&Group] = &[
     &once::GROUP,
     &primitives::GROUP,
     &process::GROUP,
+    &reentrance::GROUP,
 ];
 
 const LONG_TTL: Duration = Duration::from_secs(60);

@@ -99,5 +99,7 @@ impl Defect {
         (Self::ExpiresEarly, "once::is_kept_for_at_least"),
         (Self::NeverExpires, "once::is_kept_for_at_least"),
         (Self::NeverExpires, "once::that_is_cancelled_is_kept_for_at_least"),
+        (Self::DoubleGrant, "reentrance::excludes_other_holders"),
+        (Self::WaiterOutlivesCancel, "reentrance::that_is_cancelled_is_not_counted"),
     ];
 }
