@@ -24,7 +24,7 @@ pub type Connect = fn(Address, ConnectContext) -> BoxFuture<'static, Result<Arc<
 /// # Cancel safety
 /// Safe, as connecting is.
 pub async fn connect(url: &str, connect: Connect) -> Locker {
-    try_connect(url, connect).await.unwrap_or_else(|error| panic!("cannot connect: {error}"))
+    try_connect(url, connect).await.unwrap_or_else(|error| panic!("cannot connect: {error:#}"))
 }
 
 /// Connects to a store, which may fail.
@@ -50,7 +50,7 @@ pub fn ttl(ttl: Duration) -> Options {
 /// Safe: nothing is left behind.
 pub async fn hold(locker: &Locker, name: &str, options: Options) -> Guard {
     let mutex = locker.mutex(name).unwrap().with_options(options);
-    bounded(mutex.acquire()).await.unwrap_or_else(|error| panic!("not granted: {error}"))
+    bounded(mutex.acquire()).await.unwrap_or_else(|error| panic!("not granted: {error:#}"))
 }
 
 /// Takes a free lock for so long and no longer, as a holder does that dies at once.
@@ -107,7 +107,7 @@ pub async fn failure(locker: &Locker, name: &str, options: Options) -> Error {
 /// Checks what the user sees: the kind of error, and that its message has these words.
 pub fn check_error(error: &Error, kind: ErrorKind, words: &[&str]) {
     assert_eq!(error.kind(), kind, "{error}");
-    let message = error.to_string();
+    let message = format!("{error:#}");
     for word in words {
         assert!(message.to_lowercase().contains(&word.to_lowercase()), "no {word:?} in: {message}");
     }
