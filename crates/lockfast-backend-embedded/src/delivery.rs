@@ -319,5 +319,5 @@ impl Store {
 }
 
 fn taken(lock: LockView, sent: Moment) -> AcquireOutcome {
-    AcquireOutcome::Taken(Refusal { lock, waited: Moment::now().since(sent), votes: Vec::new() })
+    AcquireOutcome::Taken(Refusal::new(lock, Moment::now().since(sent)))
 }

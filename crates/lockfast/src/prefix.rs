@@ -9,7 +9,7 @@ use lockfast_core::error::quote;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
     EventStream, LockName, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest, WatchEvent, WatchKind,
+    RenewRequest, Result, RevokeOutcome, RevokeRequest, WatchKind,
 };
 use tokio::runtime::Handle;
 
@@ -81,8 +81,9 @@ impl Prefixed {
             let page = self.store.inspect(query).await?;
             let is_last = page.len() < left;
             after = page.last().map(|view| view.name.clone());
-            views.extend(page.into_iter().filter_map(|view| {
-                Some(LockView { name: strip(&view.name, &self.prefix)?, ..view })
+            views.extend(page.into_iter().filter_map(|mut view| {
+                view.name = strip(&view.name, &self.prefix)?;
+                Some(view)
             }));
             if is_last || views.len() == limit {
                 return Ok(views);
@@ -145,9 +146,9 @@ impl Backend for Prefixed {
             match query {
                 Query::Name(name) => {
                     let views = self.store.inspect(Query::Name(self.full(&name)?)).await;
-                    let views = views.map_err(|error| rename(error, &name))?;
-                    let shown = |view| LockView { name: name.clone(), ..view };
-                    Ok(views.into_iter().map(shown).collect())
+                    let mut views = views.map_err(|error| rename(error, &name))?;
+                    views.iter_mut().for_each(|view| view.name = name.clone());
+                    Ok(views)
                 }
                 Query::Prefix { prefix, after, limit } => self.list(prefix, after, limit).await,
             }
@@ -178,11 +179,14 @@ impl Backend for Prefixed {
                         })
                         .await
                     };
-                    let Some(event) = event else { return };
+                    let Some(mut event) = event else { return };
                     match strip(&event.name, &prefix) {
                         // What was missed may have been ours; it is told with our next event.
                         _ if event.kind == WatchKind::Missed => feed.miss(),
-                        Some(name) => feed.offer(WatchEvent { name, ..event }),
+                        Some(name) => {
+                            event.name = name;
+                            feed.offer(event);
+                        }
                         None => {}
                     }
                 }

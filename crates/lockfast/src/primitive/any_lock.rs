@@ -309,7 +309,7 @@ impl AnyLock {
         let view = views.map_err(|error| error.with_lock(name))?.into_iter().next();
         let none = || Error::new(ErrorKind::Internal, "the store answered no view").with_lock(name);
         let lock = view.ok_or_else(none)?;
-        Ok(Refusal { lock, waited, votes: Vec::new() })
+        Ok(Refusal::new(lock, waited))
     }
 
     /// As [`Mutex::run`](crate::Mutex::run).

@@ -180,7 +180,7 @@ mod tests {
 
     fn event(kind: WatchKind, fence: Option<u64>) -> WatchEvent {
         let fence = fence.map(|fence| Fence::new(fence).unwrap());
-        WatchEvent { at: AT, name: LockName::new("a").unwrap(), kind, fence, label: None }
+        WatchEvent::new(AT, LockName::new("a").unwrap(), kind).with_fence(fence)
     }
 
     fn led(term: Option<u64>) -> Leadership {
