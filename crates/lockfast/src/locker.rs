@@ -331,6 +331,17 @@ impl Locker {
     /// Waits until nothing of this connection is being given back in the background: neither
     /// dropped guards nor cancelled acquisitions. For a program that is about to end.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::connect("memory:").await?;
+    /// drop(locker.lock("nightly-report").await?);
+    /// locker.settled().await;
+    /// assert!(locker.inspect("nightly-report").await?.holders.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// Safe: it only looks.
     pub async fn settled(&self) {

@@ -9,6 +9,20 @@ use super::block_on;
 use crate::{LeaseStatus, Released};
 
 /// [`crate::Lease`], blocking. What does not wait is the same.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::blocking::Locker;
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:")?.lock("nightly-report")?;
+/// let lease = guard.lease().clone();
+/// let watching = std::thread::spawn(move || lease.lost()); // until it is lost
+/// guard.extend(Duration::from_secs(60))?;
+/// # drop(watching);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Lease(crate::Lease);
 
@@ -74,6 +88,15 @@ impl LeaseChanges {
 }
 
 /// [`crate::Guard`], blocking. It is a [`Lease`] as well.
+///
+/// ```
+/// # fn main() -> lockfast::Result<()> {
+/// let guard = lockfast::blocking::Locker::connect("memory:")?.lock("nightly-report")?;
+/// println!("working with fence {}", guard.check()?.fence);
+/// guard.release()?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {

@@ -132,6 +132,17 @@ impl Mutex {
 }
 
 /// [`crate::Semaphore`], blocking.
+///
+/// ```
+/// use lockfast::blocking::Locker;
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let builds = Locker::connect("memory:")?.semaphore("build", 2)?;
+/// let (_one, _two) = (builds.acquire()?, builds.acquire()?);
+/// assert!(!builds.try_acquire()?.is_acquired());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore(pub(super) crate::Semaphore);
 
@@ -241,6 +252,16 @@ impl Semaphore {
 }
 
 /// [`crate::AnyLock`], blocking.
+///
+/// ```
+/// use lockfast::{Mode, blocking::Locker};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let lock = Locker::connect("memory:")?.any_lock("nightly-report", Mode::Shared)?;
+/// assert_eq!(lock.acquire()?.mode(), Mode::Shared);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct AnyLock(pub(super) crate::AnyLock);
 
@@ -480,6 +501,18 @@ impl RwLock {
 }
 
 /// [`crate::MultiLock`], blocking.
+///
+/// ```
+/// use lockfast::blocking::Locker;
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let transfer = Locker::connect("memory:")?.multi(["account/7", "account/3"])?;
+/// let guard = transfer.acquire()?;
+/// println!("writing with {:?}", guard.tokens());
+/// guard.release()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct MultiLock(pub(super) crate::MultiLock);
 

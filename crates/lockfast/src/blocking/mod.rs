@@ -107,6 +107,18 @@ pub fn migrate(url: &str) -> Result<Migration> {
 }
 
 /// [`crate::Locker`], blocking.
+///
+/// ```
+/// # fn main() -> lockfast::Result<()> {
+/// let locker = lockfast::blocking::Locker::connect("memory:")?;
+/// let guard = locker.lock("nightly-report")?;
+/// assert_eq!(locker.inspect("nightly-report")?.holders[0].fence, Some(guard.fence()));
+/// for view in locker.list("", None, 100)? {
+///     println!("{}: {} holders", view.name, view.holders.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Locker(crate::Locker);
 

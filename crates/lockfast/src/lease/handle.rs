@@ -58,6 +58,22 @@ pub struct Checked {
 }
 
 /// Where a lease stands.
+///
+/// ```
+/// use lockfast::{LeaseStatus, Locker};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:").await?.lock("nightly-report").await?;
+/// match guard.status() {
+///     LeaseStatus::Held => println!("held for {:?} at least", guard.remaining()),
+///     LeaseStatus::Jeopardy { failure, .. } => println!("still held, but not renewed: {failure}"),
+///     LeaseStatus::Lost(why) => println!("stop: {why}"),
+///     _ => println!("given back"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum LeaseStatus {

@@ -143,6 +143,21 @@ impl Leader {
 /// [lock-delay](Options::lock_delay) keeps the next leader out while this one stops.
 ///
 /// Dropping it is a resignation in the background.
+///
+/// ```
+/// use lockfast::{LeaderEvent, Locker};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let mut campaign = Locker::connect("memory:").await?.leader("scheduler")?.campaign()?;
+/// while let LeaderEvent::Elected { term, lease } = campaign.next().await? {
+///     println!("leading with term {term} for {:?}", lease.remaining());
+///     break; // or lead until it is lost, and ask for the next event
+/// }
+/// campaign.resign().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a campaign is a resignation"]
 #[derive(Debug)]
 pub struct Campaign {

@@ -162,6 +162,20 @@ impl Mutex {
     /// already. The options of the first count for all guards of a grant. While the store is asked for
     /// the holder in another task, this waits for the answer.
     ///
+    /// ```
+    /// use lockfast::{Holder, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:").await?.mutex("nightly-report")?;
+    /// let me = Holder::new();
+    /// let outer = report.acquire_as(&me).await?;
+    /// let inner = report.acquire_as(&me).await?;
+    /// assert_eq!(outer.fence(), inner.fence());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// As [`Mutex::acquire`]; it is not counted.
     ///
@@ -212,7 +226,7 @@ impl Mutex {
         self.0.run(body).await
     }
 
-    /// Takes the lock for whoever will know its holder id; nothing renews it.
+    /// Takes the lock for whoever will know its holder id; nothing renews it. See [`DetachedLease`].
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire`].

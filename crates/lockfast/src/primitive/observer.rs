@@ -17,7 +17,7 @@ use crate::store::Store;
 /// told with the next.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// Who leads.
+/// Who leads: see [`Observer`].
 #[derive(Clone, Debug)]
 pub enum Leadership {
     /// Nobody.
@@ -84,6 +84,21 @@ impl Leadership {
 }
 
 /// Who leads, and each change of that.
+///
+/// ```
+/// use lockfast::{Leadership, Locker};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let leader = Locker::connect("memory:").await?.leader("scheduler")?;
+/// let mut observer = leader.observe().await?;
+/// match observer.next().await? {
+///     Leadership::Led(leader) => println!("led by {:?} since {:?}", leader.label, leader.since),
+///     Leadership::Vacant => println!("nobody leads"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Observer {
     store: Arc<Store>,

@@ -74,6 +74,21 @@ pub struct Once {
 }
 
 /// What came of [`Once::run`].
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::{Locker, Ran};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let job = Locker::connect("memory:").await?.once("nightly-report", Duration::from_secs(600))?;
+/// match job.run(|_| async { 7 }).await? {
+///     Ran::Done(pages) => println!("{pages} pages"),
+///     Ran::Skipped(refusal) => println!("skipped: {refusal}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub enum Ran<T> {
     /// The job ran to its end here.
