@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use lockfast::{Guard, Locker, Mutex, Options};
+use lockfast::{Guard, Locker, Mutex};
 use rslock::{Lock, LockManager};
 
 use crate::by_hand::{Lease, Pool};
@@ -62,7 +62,7 @@ impl Connection {
     pub(crate) fn contender(&self, name: String) -> Result<Contender> {
         Ok(match self {
             Self::Lockfast(locker) => {
-                let mutex = locker.mutex(name)?.with(Options::default().ttl(TTL))?;
+                let mutex = locker.mutex(name)?.ttl(TTL);
                 Contender::Lockfast { mutex, guard: None }
             }
             Self::Rslock(manager) => {
@@ -113,7 +113,7 @@ impl Contender {
     pub(crate) async fn acquire_for_long(&mut self) -> Result<bool> {
         match self {
             Self::Lockfast { mutex, .. } => {
-                *mutex = mutex.clone().with(Options::default().ttl(TTL_LONG))?;
+                *mutex = mutex.clone().ttl(TTL_LONG);
                 self.acquire().await
             }
             Self::Rslock { manager, name, lock } => {

@@ -148,13 +148,15 @@ impl Effect {
         wall_us: u64,
         label: Option<Label>,
     ) -> Option<WatchEvent> {
-        Some(WatchEvent {
-            at: SystemTime::UNIX_EPOCH + Duration::from_micros(wall_us),
-            name: name.clone(),
-            kind: self.what.watch_kind()?,
-            fence: self.claim.fence(),
-            label,
-        })
+        Some(
+            WatchEvent::new(
+                SystemTime::UNIX_EPOCH + Duration::from_micros(wall_us),
+                name.clone(),
+                self.what.watch_kind()?,
+            )
+            .with_fence(self.claim.fence())
+            .with_label(label),
+        )
     }
 }
 
@@ -225,13 +227,15 @@ impl Claim {
     /// What people may see of it, if it has the lock.
     pub(crate) fn view(&self, now_ns: u64, label: Option<Label>) -> Option<HolderView> {
         let hold = self.hold()?;
-        Some(HolderView {
-            label,
-            mode: self.mode,
-            fence: Some(hold.fence),
-            since: SystemTime::UNIX_EPOCH + Duration::from_micros(hold.since_us),
-            remaining: Duration::from_nanos(self.ends_ns.saturating_sub(now_ns)),
-        })
+        Some(
+            HolderView::new(
+                self.mode,
+                SystemTime::UNIX_EPOCH + Duration::from_micros(hold.since_us),
+                Duration::from_nanos(self.ends_ns.saturating_sub(now_ns)),
+            )
+            .with_fence(Some(hold.fence))
+            .with_label(label),
+        )
     }
 }
 

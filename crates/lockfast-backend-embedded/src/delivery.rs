@@ -192,12 +192,10 @@ impl Store {
 
     /// Tells everybody who watches, here and elsewhere.
     pub(crate) fn tell_watchers(&mut self, done: &Done) {
-        let changes = done.changed.iter().map(|name| WatchEvent {
-            at: SystemTime::UNIX_EPOCH + Duration::from_micros(done.clock.wall_us),
-            name: name.clone(),
-            kind: WatchKind::Changed,
-            fence: None,
-            label: Some(self.label.clone()),
+        let at = SystemTime::UNIX_EPOCH + Duration::from_micros(done.clock.wall_us);
+        let changes = done.changed.iter().map(|name| {
+            let event = WatchEvent::new(at, name.clone(), WatchKind::Changed);
+            event.with_label(Some(self.label.clone()))
         });
         let effects = done.effects.iter().filter_map(|(name, effect)| {
             let label = self.wire.label(&effect.claim.client);
@@ -335,5 +333,5 @@ impl Store {
 }
 
 fn taken(lock: LockView, sent: Moment) -> AcquireOutcome {
-    AcquireOutcome::Taken(Refusal { lock, waited: Moment::now().since(sent), votes: Vec::new() })
+    AcquireOutcome::Taken(Refusal::new(lock, Moment::now().since(sent)))
 }

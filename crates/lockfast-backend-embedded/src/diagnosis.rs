@@ -179,7 +179,7 @@ fn machine(dir: &Path, is_there: bool) -> Finding {
     let place = match Place::open_mine(dir) {
         Ok(place) => place,
         Err(error) => {
-            return Finding::unknown(MACHINE, error.to_string(), "see to its owner first");
+            return Finding::unknown(MACHINE, format!("{error:#}"), "see to its owner first");
         }
     };
     let host = Label::of_this_process().host;

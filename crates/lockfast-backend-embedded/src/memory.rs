@@ -189,7 +189,7 @@ impl Memory {
             },
         };
         let waited = Moment::now().since(sent);
-        Ok(AcquireOutcome::Taken(Refusal { lock, waited, votes: Vec::new() }))
+        Ok(AcquireOutcome::Taken(Refusal::new(lock, waited)))
     }
 
     fn name_error(&self, error: Error, request: &AcquireRequest) -> Error {

@@ -172,14 +172,12 @@ fn decode_event(parts: &mut Parts<'_>) -> Option<WatchEvent> {
     let fence = Fence::new(parts.number()?).ok();
     let label = match parts.take().map(u32::from_le_bytes) {
         None => None,
-        Some(pid) => Some(Label {
-            pid,
-            program: parts.text()?.to_owned(),
-            host: parts.text()?.to_owned(),
-            text: parts.text().filter(|text| !text.is_empty()).map(str::to_owned),
-        }),
+        Some(pid) => Some(
+            Label::new(parts.text()?.to_owned(), parts.text()?.to_owned(), pid)
+                .with_stored_text(parts.text().filter(|text| !text.is_empty()).map(str::to_owned)),
+        ),
     };
-    Some(WatchEvent { at, name, kind, fence, label })
+    Some(WatchEvent::new(at, name, kind).with_fence(fence).with_label(label))
 }
 
 #[cfg(test)]
@@ -190,12 +188,8 @@ mod tests {
     fn samples() -> Vec<Message> {
         let name = LockName::new("日本/".repeat(30).trim_end_matches('/')).unwrap();
         let holder = HolderId::random(ClientId::random().unwrap()).unwrap();
-        let label = Label {
-            program: "p".repeat(64),
-            host: "h".repeat(64),
-            pid: 7,
-            text: Some("é".repeat(64)),
-        };
+        let label =
+            Label::new("p".repeat(64), "h".repeat(64), 7).with_stored_text(Some("é".repeat(64)));
         vec![
             Message::Granted {
                 name: name.clone(),
@@ -204,13 +198,15 @@ mod tests {
                 from_ns: 7,
             },
             Message::Revoked { name: name.clone(), holder, reason: "é".repeat(4_000) },
-            Message::Event(WatchEvent {
-                at: SystemTime::UNIX_EPOCH + Duration::from_micros(5),
-                name,
-                kind: WatchKind::Expired,
-                fence: Some(Fence::new(3).unwrap()),
-                label: Some(label),
-            }),
+            Message::Event(
+                WatchEvent::new(
+                    SystemTime::UNIX_EPOCH + Duration::from_micros(5),
+                    name,
+                    WatchKind::Expired,
+                )
+                .with_fence(Some(Fence::new(3).unwrap()))
+                .with_label(Some(label)),
+            ),
             Message::Missed,
         ]
     }

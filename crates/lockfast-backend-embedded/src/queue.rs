@@ -341,7 +341,7 @@ impl Queue {
     ) -> LockView {
         let waiting =
             (self.0.iter()).filter(|claim| claim.is_waiting() && claim.ends_ns > now_ns).count();
-        LockView { name: name.clone(), holders: self.holders(now_ns, label), waiting }
+        LockView::new(name.clone(), self.holders(now_ns, label), waiting)
     }
 }
 

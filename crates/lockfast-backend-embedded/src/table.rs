@@ -279,8 +279,8 @@ impl Table {
         let name = request.name.clone();
         let (outcome, changed) = self.values.write(request, now.host_ns());
         if changed && !self.rest.feeds.is_empty() {
-            let (at, kind, label) = (wall_clock(), WatchKind::Changed, self.rest.label(&client));
-            self.rest.feeds.tell(&WatchEvent { at, name, kind, fence: None, label });
+            let event = WatchEvent::new(wall_clock(), name, WatchKind::Changed);
+            self.rest.feeds.tell(&event.with_label(self.rest.label(&client)));
         }
         outcome
     }

@@ -357,12 +357,7 @@ impl Wire {
                 .connection
                 .prepare_cached("SELECT program, host, pid, text FROM client WHERE id = ?1")?;
             let label = statement.query_row([client.as_bytes()], |row| {
-                Ok(Label {
-                    program: row.get(0)?,
-                    host: row.get(1)?,
-                    pid: row.get(2)?,
-                    text: row.get(3)?,
-                })
+                Ok(Label::new(row.get(0)?, row.get(1)?, row.get(2)?).with_stored_text(row.get(3)?))
             });
             label.optional()
         };

@@ -387,7 +387,7 @@ impl Store {
     async fn refuse(&self, name: &LockName, line: &Line, start: Moment) -> AcquireOutcome {
         let lock = self.view(name, line).await;
         let waited = Moment::now().since(start);
-        AcquireOutcome::Taken(Refusal { lock, waited, votes: Vec::new() })
+        AcquireOutcome::Taken(Refusal::new(lock, waited))
     }
 }
 

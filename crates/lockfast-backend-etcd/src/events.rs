@@ -128,7 +128,7 @@ impl Spectator {
             // What the server deletes has ended.
             if values::is_change(kv) {
                 let (at, kind) = (wall_clock(), WatchKind::Changed);
-                self.feed.offer(WatchEvent { at, name, kind, fence: None, label: None });
+                self.feed.offer(WatchEvent::new(at, name, kind));
             }
             return;
         }
@@ -192,13 +192,11 @@ impl Spectator {
 
     fn offer(&mut self, name: &LockName, kind: WatchKind, entry: &Entry, with_fence: bool) {
         let is_ours = entry.holder.is_some() && with_fence;
-        self.feed.offer(WatchEvent {
-            at: wall_clock(),
-            name: name.clone(),
-            kind,
-            fence: is_ours.then(|| fence_of(entry.revision).ok()).flatten(),
-            label: entry.record.as_ref().and_then(|record| record.label.clone()),
-        });
+        self.feed.offer(
+            WatchEvent::new(wall_clock(), name.clone(), kind)
+                .with_fence(is_ours.then(|| fence_of(entry.revision).ok()).flatten())
+                .with_label(entry.record.as_ref().and_then(|record| record.label.clone())),
+        );
     }
 }
 

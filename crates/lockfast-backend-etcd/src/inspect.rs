@@ -93,7 +93,7 @@ impl Store {
     /// The lock as people may see it.
     pub(crate) async fn view(&self, name: &LockName, line: &Line) -> LockView {
         let holders = self.views(line.granted()).await;
-        LockView { name: name.clone(), holders, waiting: line.waiting_count() }
+        LockView::new(name.clone(), holders, line.waiting_count())
     }
 
     /// Holders as people may see them.
@@ -103,12 +103,14 @@ impl Store {
     ) -> Vec<HolderView> {
         let entries: Vec<&Entry> = entries.collect();
         let remaining = self.remaining(entries.iter().map(|entry| entry.lease).collect()).await;
-        let view = |entry: &&Entry| HolderView {
-            label: entry.record.as_ref().and_then(|record| record.label.clone()),
-            mode: entry.mode,
-            fence: entry.holder.and_then(|_| fence_of(entry.revision).ok()),
-            since: entry.record.as_ref().map_or_else(wall_clock, |record| record.since()),
-            remaining: remaining.get(&entry.lease).copied().unwrap_or_default(),
+        let view = |entry: &&Entry| {
+            HolderView::new(
+                entry.mode,
+                entry.record.as_ref().map_or_else(wall_clock, |record| record.since()),
+                remaining.get(&entry.lease).copied().unwrap_or_default(),
+            )
+            .with_fence(entry.holder.and_then(|_| fence_of(entry.revision).ok()))
+            .with_label(entry.record.as_ref().and_then(|record| record.label.clone()))
         };
         entries.iter().map(view).collect()
     }

@@ -96,12 +96,10 @@ impl Record {
         };
         let pid = field("pid").and_then(|pid| pid.parse().ok());
         let label = match (field("program"), field("host"), pid) {
-            (Some(program), Some(host), Some(pid)) => Some(Label {
-                program: program.to_owned(),
-                host: host.to_owned(),
-                pid,
-                text: field("text").map(str::to_owned),
-            }),
+            (Some(program), Some(host), Some(pid)) => Some(
+                Label::new(program.to_owned(), host.to_owned(), pid)
+                    .with_stored_text(field("text").map(str::to_owned)),
+            ),
             _ => None,
         };
         Some(Self { mode, state, since_us: field("since")?.parse().ok()?, label })
@@ -139,12 +137,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let label = Label {
-            program: "p".into(),
-            host: "h=1".into(),
-            pid: 7,
-            text: Some("a\\n = b".into()),
-        };
+        let label =
+            Label::new("p".into(), "h=1".into(), 7).with_stored_text(Some("a\\n = b".into()));
         let modes = [Mode::Exclusive, Mode::Shared, Mode::permit(3).unwrap()];
         let states = [
             State::Waiting,

@@ -10,8 +10,9 @@
 
 mod kit;
 
-use lockfast::{Address, Diagnosis, Guarantee, Severity};
+use lockfast::{Diagnosis, Guarantee, Severity};
 use lockfast_backend_etcd::CHECKS;
+use lockfast_core::Address;
 use lockfast_faults::certificate::{Authority, Flaw};
 use lockfast_faults::url::encode;
 

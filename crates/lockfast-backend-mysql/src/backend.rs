@@ -90,7 +90,7 @@ impl Mysql {
             Answer::Taken(seen) => {
                 let waited = Moment::now().since(start);
                 let lock = self.store.name_holders(&claim.name, &seen).await;
-                Ok(AcquireOutcome::Taken(Refusal { lock, waited, votes: Vec::new() }))
+                Ok(AcquireOutcome::Taken(Refusal::new(lock, waited)))
             }
         }
     }

@@ -197,15 +197,13 @@ impl Seen {
         name: &LockName,
         label: impl Fn(&ClientId) -> Option<Label>,
     ) -> LockView {
-        let view = |holder: &SeenHolder| HolderView {
-            label: label(&holder.client),
-            mode: holder.mode,
-            fence: holder.fence,
-            since: holder.since,
-            remaining: holder.remaining,
+        let view = |holder: &SeenHolder| {
+            HolderView::new(holder.mode, holder.since, holder.remaining)
+                .with_fence(holder.fence)
+                .with_label(label(&holder.client))
         };
         let holders = self.holders.iter().map(view).collect();
-        LockView { name: name.clone(), holders, waiting: self.waiting }
+        LockView::new(name.clone(), holders, self.waiting)
     }
 
     /// How long the lease with this fence lasts, if it is there.

@@ -111,12 +111,12 @@ impl Store {
 
 fn read_label(row: &wire::Answer) -> Option<(ClientId, Label)> {
     let text = row.text(4).filter(|text| !text.is_empty());
-    let label = Label {
-        program: row.text(1)?.to_owned(),
-        host: row.text(2)?.to_owned(),
-        pid: u32::try_from(row.number(3)?).ok()?,
-        text: text.map(str::to_owned),
-    };
+    let label = Label::new(
+        row.text(1)?.to_owned(),
+        row.text(2)?.to_owned(),
+        u32::try_from(row.number(3)?).ok()?,
+    )
+    .with_stored_text(text.map(str::to_owned));
     Some((read_client(row.text(0)?)?, label))
 }
 

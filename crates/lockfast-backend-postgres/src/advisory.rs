@@ -173,7 +173,7 @@ impl Advisory {
             None => {
                 let view = self.look_at(&request.name).await?;
                 let waited = Moment::now().since(start);
-                Ok(AcquireOutcome::Taken(Refusal { lock: view, waited, votes: Vec::new() }))
+                Ok(AcquireOutcome::Taken(Refusal::new(view, waited)))
             }
         }
     }

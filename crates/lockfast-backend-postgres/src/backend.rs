@@ -151,7 +151,7 @@ impl Postgres {
             Answer::Granted(grant) => Ok(AcquireOutcome::Granted(grant)),
             Answer::Taken(lock) => {
                 let waited = Moment::now().since(start);
-                Ok(AcquireOutcome::Taken(Refusal { lock, waited, votes: Vec::new() }))
+                Ok(AcquireOutcome::Taken(Refusal::new(lock, waited)))
             }
         }
     }

@@ -12,20 +12,22 @@ pub(crate) fn read_view(name: &LockName, text: &str) -> Option<LockView> {
     let mut lines = text.split('\n');
     let waiting = lines.next()?.parse().ok()?;
     let holders = lines.map(read_holder).collect::<Option<Vec<_>>>()?;
-    Some(LockView { name: name.clone(), holders, waiting })
+    Some(LockView::new(name.clone(), holders, waiting))
 }
 
 fn read_holder(line: &str) -> Option<HolderView> {
     let fields: Vec<&str> = line.split('\t').collect();
     let [mode, fence, since_us, left_us, label @ ..] = fields.as_slice() else { return None };
     let us = |text: &str| text.parse().ok().map(Duration::from_micros);
-    Some(HolderView {
-        label: read_label(label),
-        mode: read_mode(mode.parse().ok()?)?,
-        fence: read_fence(fence.parse().ok()).ok(),
-        since: SystemTime::UNIX_EPOCH + us(since_us)?,
-        remaining: us(left_us)?,
-    })
+    Some(
+        HolderView::new(
+            read_mode(mode.parse().ok()?)?,
+            SystemTime::UNIX_EPOCH + us(since_us)?,
+            us(left_us)?,
+        )
+        .with_fence(read_fence(fence.parse().ok()).ok())
+        .with_label(read_label(label)),
+    )
 }
 
 /// Reads who it is; nobody knows when the process has not been heard of for long.
@@ -34,12 +36,10 @@ pub(crate) fn read_label(fields: &[&str]) -> Option<Label> {
     if program.is_empty() && host.is_empty() {
         return None;
     }
-    Some(Label {
-        program: (*program).to_owned(),
-        host: (*host).to_owned(),
-        pid: pid.parse().ok()?,
-        text: Some((*text).to_owned()).filter(|text| !text.is_empty()),
-    })
+    Some(
+        Label::new((*program).to_owned(), (*host).to_owned(), pid.parse().ok()?)
+            .with_stored_text(Some((*text).to_owned()).filter(|text| !text.is_empty())),
+    )
 }
 
 #[cfg(test)]

@@ -117,11 +117,13 @@ async fn keep_telling(store: &Store) -> std::result::Result<(), crate::failure::
 fn read_event(message: &str) -> Option<WatchEvent> {
     let fields: Vec<&str> = message.split('\t').collect();
     let [kind, at_us, fence, name, label @ .., _number] = fields.as_slice() else { return None };
-    Some(WatchEvent {
-        at: SystemTime::UNIX_EPOCH + Duration::from_micros(at_us.parse().ok()?),
-        name: LockName::new(name).ok()?,
-        kind: WatchKind::from_letter(kind)?,
-        fence: read_fence(fence.parse().ok()).ok(),
-        label: read_label(label),
-    })
+    Some(
+        WatchEvent::new(
+            SystemTime::UNIX_EPOCH + Duration::from_micros(at_us.parse().ok()?),
+            LockName::new(name).ok()?,
+            WatchKind::from_letter(kind)?,
+        )
+        .with_fence(read_fence(fence.parse().ok()).ok())
+        .with_label(read_label(label)),
+    )
 }

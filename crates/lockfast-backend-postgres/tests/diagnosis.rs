@@ -21,8 +21,9 @@ mod rights;
 mod settings;
 
 use kit::{Postgres, ROLE, SCHEMA, Setup, TIME_MAX, bounded, eventually, migrate, url};
-use lockfast::{Address, Diagnosis, Guarantee, Severity};
+use lockfast::{Diagnosis, Guarantee, Severity};
 use lockfast_backend_postgres::CHECKS;
+use lockfast_core::Address;
 
 /// Who made the schema.
 const MAKER: &str = "maker";

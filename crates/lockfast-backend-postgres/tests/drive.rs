@@ -94,7 +94,7 @@ fn a_blocked_runtime() {
             let locker = connect(&url).await;
             let kept = hold(&locker, "kept", ttl(Duration::from_secs(3))).await;
             settle_in(&locker).await;
-            let mutex = locker.mutex("asked").unwrap().with(ttl(LONG)).unwrap();
+            let mutex = locker.mutex("asked").unwrap().with_options(ttl(LONG));
             let asked = tokio::spawn(async move { mutex.acquire().await });
             tokio::task::yield_now().await;
             blocked.send((locker, kept.lease().clone())).unwrap();
@@ -128,7 +128,7 @@ fn a_runtime_that_is_dropped() {
             let stopper = several();
             let stopping = stopper.spawn(stop_everything(postgres.address()));
             let stopped = stopping.await.unwrap();
-            let mutex = locker.mutex("asked").unwrap().with(ttl(LONG)).unwrap();
+            let mutex = locker.mutex("asked").unwrap().with_options(ttl(LONG));
             let asked = tokio::spawn(async move { mutex.acquire().await.map(drop) });
             see_it_wait(&postgres).await;
             (locker, asked, (stopper, stopped))

@@ -18,10 +18,8 @@ use kit::{
     Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, eventually, hold, loss,
     queue_for, refusal, start, ttl, url,
 };
-use lockfast::{
-    Address, ErrorKind, Guarantee, Locker, LossCause, Options, Released, RevokeOutcome,
-    RevokeRequest,
-};
+use lockfast::{ErrorKind, Guarantee, Locker, LossCause, Options, Released, RevokeOutcome};
+use lockfast_core::Address;
 use lockfast_faults::proxy::{Link, Proxy};
 
 const NAME: &str = "nightly";
@@ -121,14 +119,14 @@ async fn session_locks_are_fenced_and_seen() {
         guard.release().await.unwrap();
     }
     let lock = locker.rwlock(NAME).unwrap();
-    let (one, two) = (lock.read().acquire().await.unwrap(), lock.read().acquire().await.unwrap());
+    let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     refusal(&locker, NAME).await;
     drop((one, two));
     let mutex = locker.mutex(NAME).unwrap();
-    let with_delay = mutex.clone().with(Options::default().lock_delay(TTL));
+    let with_delay = mutex.clone().lock_delay(TTL);
     for error in [
         locker.semaphore(NAME, 2).unwrap_err(),
-        with_delay.unwrap_err(),
+        bounded(with_delay.acquire()).await.unwrap_err(),
         bounded(mutex.acquire_detached()).await.unwrap_err(),
     ] {
         check_error(&error, ErrorKind::Unsupported, &["mode=lease"]);
@@ -206,12 +204,8 @@ async fn the_end_of_the_session_is_the_end_of_the_lock() {
     let cause = loss(&guard, Duration::from_secs(1)).await;
     assert_eq!(cause, LossCause::SessionEnded);
     let next = bounded(waiter).await.unwrap();
-    let request = RevokeRequest {
-        name: next.name().clone(),
-        expect_fence: Some(next.fence()),
-        reason: "the test says so".into(),
-    };
-    let outcome = locker.revoke(request).await.unwrap();
+    let revoked = locker.revoke_fence(next.name(), next.fence(), "the test says so").await;
+    let outcome = revoked.unwrap();
     assert!(matches!(outcome, RevokeOutcome::Revoked(_)), "{outcome:?}");
     assert_eq!(loss(&next, Duration::from_secs(1)).await, LossCause::SessionEnded);
 }
@@ -244,7 +238,7 @@ async fn a_release_that_is_not_answered() {
     assert!(matches!(released, Released::Unknown { .. }), "{released:?}");
     let near = advisory(&postgres).await;
     eventually("it is free", TIME_MAX, async || {
-        near.mutex(NAME).unwrap().with(ttl(TTL)).unwrap().try_acquire().await.is_ok()
+        near.mutex(NAME).unwrap().with_options(ttl(TTL)).try_acquire().await.is_ok()
     })
     .await;
 }
@@ -256,7 +250,7 @@ async fn a_wait_that_ends_leaves_nothing() {
     let locker = advisory(&postgres).await;
     let guard = hold(&locker, NAME, ttl(TTL)).await;
     let wait = Options::default().wait(Duration::from_millis(200));
-    let mutex = locker.mutex(NAME).unwrap().with(wait).unwrap();
+    let mutex = locker.mutex(NAME).unwrap().with_options(wait);
     check_error(&bounded(mutex.acquire()).await.unwrap_err(), ErrorKind::Taken, &[]);
     let waiter = queue_for(&locker, NAME).await;
     waiter.abort();

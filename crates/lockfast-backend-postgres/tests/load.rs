@@ -80,7 +80,7 @@ async fn measure_hand_overs(locker: &Locker, name: &str, waiters: usize) -> Hand
         tokio::spawn(async move {
             while !is_over.load(Ordering::Relaxed) {
                 let wanted = Options::default().ttl(TTL).wait_forever();
-                let mutex = locker.mutex(&name).unwrap().with(wanted).unwrap();
+                let mutex = locker.mutex(&name).unwrap().with_options(wanted);
                 mutex.acquire().await.unwrap().release().await.unwrap();
                 count.fetch_add(1, Ordering::Relaxed);
             }

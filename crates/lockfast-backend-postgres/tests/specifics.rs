@@ -45,7 +45,7 @@ async fn many_locks_over_two_connections() {
     let (locker, backend) = connect_both(&url(&postgres)).await;
     let take = |locker: &Locker, at: usize| {
         let options = Options::default().ttl(TTL * 5);
-        let mutex = locker.mutex(format!("lock-{at:05}")).unwrap().with(options).unwrap();
+        let mutex = locker.mutex(format!("lock-{at:05}")).unwrap().with_options(options);
         tokio::spawn(async move { mutex.acquire().await.unwrap() })
     };
     let mut guards = Vec::new();

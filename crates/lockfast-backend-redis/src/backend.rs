@@ -166,7 +166,7 @@ impl Redis {
             Answer::Taken(seen) => {
                 let waited = Moment::now().since(start);
                 let lock = self.name_holders(&claim.name, &seen).await;
-                Ok(AcquireOutcome::Taken(Refusal { lock, waited, votes: Vec::new() }))
+                Ok(AcquireOutcome::Taken(Refusal::new(lock, waited)))
             }
         }
     }

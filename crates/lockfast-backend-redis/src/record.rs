@@ -138,7 +138,7 @@ pub fn read_label(stored: &str) -> Option<Label> {
     let (program, host) = (read_text(parts.next()?), read_text(parts.next()?));
     let pid = parts.next()?.parse().ok()?;
     let text = read_text(parts.next()?);
-    Some(Label { program, host, pid, text: (!text.is_empty()).then_some(text) })
+    Some(Label::new(program, host, pid).with_stored_text((!text.is_empty()).then_some(text)))
 }
 
 /// Text for people that somebody has stored, as long as a label may be. It is escaped where it is
@@ -243,17 +243,16 @@ impl Seen {
         name: &LockName,
         label: impl Fn(&ClientId) -> Option<Label>,
     ) -> LockView {
-        let holders = self.holders.iter().map(|holder| HolderView {
-            label: holder.claim.as_ref().and_then(|(client, _)| label(client)),
-            mode: holder.mode,
-            fence: holder.claim.map(|(_, fence)| fence),
+        let holders = self.holders.iter().map(|holder| {
             // A fence is the server's time in microseconds, or a little more.
-            since: holder.claim.map_or_else(wall_clock, |(_, fence)| {
+            let since = holder.claim.map_or_else(wall_clock, |(_, fence)| {
                 SystemTime::UNIX_EPOCH + Duration::from_micros(fence.get())
-            }),
-            remaining: holder.remaining,
+            });
+            HolderView::new(holder.mode, since, holder.remaining)
+                .with_fence(holder.claim.map(|(_, fence)| fence))
+                .with_label(holder.claim.as_ref().and_then(|(client, _)| label(client)))
         });
-        LockView { name: name.clone(), holders: holders.collect(), waiting: self.waiting }
+        LockView::new(name.clone(), holders.collect(), self.waiting)
     }
 }
 

@@ -27,9 +27,9 @@ use kit::{
 };
 use lockfast::{
     Attempt, ErrorKind, HolderId, LeaseStatus, LockName, Moment, Options, ReleaseOutcome, Released,
-    RenewOutcome, RevokeRequest, WatchKind,
+    WatchKind,
 };
-use lockfast_core::{Change, RenewRequest, Wait, WriteOutcome};
+use lockfast_core::{Change, RenewOutcome, RenewRequest, Wait, WriteOutcome};
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::server::Server as _;
 
@@ -97,9 +97,7 @@ async fn locks_are_on_all_masters() {
         let renewed = async || guard.deadline().since(deadline) > Duration::ZERO;
         eventually("a renewal", TTL, renewed).await;
     }
-    let name = LockName::new(names[1]).unwrap();
-    let request = RevokeRequest { name, expect_fence: None, reason: "over".into() };
-    second.revoke(request).await.unwrap();
+    second.revoke(names[1], "over").await.unwrap();
     loss(&guards[1], Duration::from_secs(1)).await;
 }
 
@@ -201,7 +199,7 @@ async fn a_master_dies() {
     let dead = hold(&first, &lost, ttl(short)).await;
     let alive = hold(&second, &kept, ttl(short)).await;
     cluster.nodes[0].kill();
-    let mutex = second.mutex(&lost).unwrap().with(ttl(TTL).retries(0)).unwrap();
+    let mutex = second.mutex(&lost).unwrap().with_options(ttl(TTL).retries(0));
     let error = bounded(mutex.try_acquire()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     loss(&dead, short + Duration::from_secs(1)).await;
@@ -426,7 +424,7 @@ async fn what_cannot_be_is_refused() {
     for name in ["{", "a{b", "{{"] {
         assert!(matches!(
             bounded(locker.mutex(name).unwrap().try_acquire()).await.unwrap(),
-            Attempt::Granted(_)
+            Attempt::Acquired(_)
         ));
     }
     let error = try_connect(&format!("{}?on_data_loss=quarantine", url(&cluster))).await;

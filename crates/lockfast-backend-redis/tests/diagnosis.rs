@@ -29,7 +29,8 @@ mod group;
 mod service;
 
 use kit::{Redis, Setup, bounded};
-use lockfast::{Address, Diagnosis, Finding, Guarantee, Severity};
+use lockfast::{Diagnosis, Finding, Guarantee, Severity};
+use lockfast_core::Address;
 
 /// The rights that the store's page names, those of `doctor` among them, for locks of one prefix.
 fn rights() -> String {

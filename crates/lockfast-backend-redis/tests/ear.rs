@@ -15,7 +15,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use kit::{Redis, bounded, connect, hold, ttl, wait_until};
-use lockfast::{Guard, LeaseStatus, LockName, Locker, LossCause, Moment, RevokeRequest};
+use lockfast::{Guard, LeaseStatus, Locker, LossCause, Moment};
 use tokio::runtime::{Builder, Runtime};
 
 /// So long that no renewal brings what a push should have brought.
@@ -44,11 +44,10 @@ async fn settle_in(locker: &Locker) {
 
 /// Takes a lock away by another connection, from another runtime.
 fn revoke(redis: &Redis, name: &str) {
-    let (url, name) = (redis.url(), LockName::new(name).unwrap());
+    let (url, name) = (redis.url(), name.to_owned());
     let revoking = std::thread::spawn(move || {
         single().block_on(async {
-            let request = RevokeRequest { name, expect_fence: None, reason: "test".into() };
-            bounded(connect(&url).await.revoke(request)).await.unwrap();
+            bounded(connect(&url).await.revoke(name, "test")).await.unwrap();
         });
     });
     revoking.join().unwrap();

@@ -37,7 +37,7 @@ const SLACK: Duration = Duration::from_secs(1);
 /// Begins to wait for the lock, and returns when the store knows.
 async fn begin_waiting(locker: &Locker, name: &str) -> JoinHandle<(Guard, Moment)> {
     let options = Options::default().ttl(LONG).wait(LONG);
-    let mutex = locker.mutex(name).unwrap().with(options).unwrap();
+    let mutex = locker.mutex(name).unwrap().with_options(options);
     let lock = mutex.name().clone();
     let before = locker.inspect(&lock).await.unwrap().waiting;
     let waiter = tokio::spawn(async move {
@@ -242,7 +242,7 @@ async fn shared_holders_keep_others_out() {
     let (lock, semaphore) = (locker.rwlock("rw").unwrap(), locker.semaphore("sem", 2).unwrap());
     let mut guards = Vec::new();
     for _ in 0..2 {
-        guards.push(("rw", bounded(lock.read().acquire()).await.unwrap()));
+        guards.push(("rw", bounded(lock.read()).await.unwrap()));
         guards.push(("sem", bounded(semaphore.acquire()).await.unwrap()));
     }
     while let Some((name, guard)) = guards.pop() {
@@ -252,7 +252,7 @@ async fn shared_holders_keep_others_out() {
     for name in ["rw", "sem"] {
         assert!(other.try_acquire(name, LONG), "{name}");
     }
-    let read = lock.read().with(Options::default().no_wait()).unwrap();
+    let read = lock.reader().with_options(Options::default().no_wait());
     assert!(matches!(read.try_acquire().await.unwrap(), Attempt::Taken(_)));
     assert!(matches!(semaphore.try_acquire().await.unwrap(), Attempt::Taken(_)));
 }

@@ -532,7 +532,7 @@ async fn a_grant_needs_its_replicas() {
     let guard = hold(&locker, "a", options.retries(2).wait(LONG)).await;
     assert_eq!(replica.cli(&["EXISTS", "a"]), "1");
     // A hand-over is confirmed too before it counts.
-    let waiting = locker.mutex("a").unwrap().with(Options::default().ttl(LONG)).unwrap();
+    let waiting = locker.mutex("a").unwrap().ttl(LONG);
     let waiter = tokio::spawn(async move { waiting.acquire().await });
     eventually("it waits", LONG, async || waiting_for(&locker, "a").await == 1).await;
     guard.release().await.unwrap();
@@ -573,7 +573,7 @@ async fn rights() {
 
 async fn take_nightly(url: &str) -> lockfast::Result<()> {
     let options = Options::default().ttl(Duration::from_millis(150)).wait(LONG);
-    let mutex = try_connect(url).await?.mutex("nightly")?.with(options)?;
+    let mutex = try_connect(url).await?.mutex("nightly")?.with_options(options);
     bounded(mutex.acquire()).await.map(drop)
 }
 
@@ -596,7 +596,7 @@ async fn a_quarantine_ends() {
     let short = Options::default().ttl(Duration::from_millis(600)).retries(0);
     let error = kit::failure(&locker, "a", short.clone().no_wait()).await;
     check_error(&error, ErrorKind::Unreachable, &["may have lost data"]);
-    let mutex = locker.mutex("a").unwrap().with(short.clone()).unwrap();
+    let mutex = locker.mutex("a").unwrap().with_options(short.clone());
     let guard = bounded(mutex.acquire()).await.unwrap();
     let took = Moment::now().since(start);
     assert!(took >= Duration::from_millis(950), "granted after {took:?}");

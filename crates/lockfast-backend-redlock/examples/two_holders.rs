@@ -14,7 +14,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use lockfast::fence::Gate;
-use lockfast::{Address, DetachedLease, Locker, Mode, Moment, Options, Result};
+use lockfast::{DetachedLease, Locker, Moment, Options, Result};
+use lockfast_core::Address;
 use lockfast_faults::redis::Redis;
 use lockfast_faults::server::Server as _;
 
@@ -90,7 +91,7 @@ async fn connect(servers: &[Redis]) -> Locker {
 /// A holder that nobody renews: what a process is that sleeps.
 async fn take(locker: &Locker, ttl: Duration) -> DetachedLease {
     let options = Options::default().ttl(ttl).wait(Duration::from_secs(20));
-    let lock = locker.lock("account", Mode::Exclusive).unwrap().with(options).unwrap();
+    let lock = locker.mutex("account").unwrap().with_options(options);
     lock.acquire_detached().await.unwrap()
 }
 

@@ -179,7 +179,7 @@ impl Redlock {
                 let waited = Moment::now().since(start);
                 let (lock, votes) = self.store.name_refusal(&name, &votes).await;
                 if is_taken {
-                    return Ok(AcquireOutcome::Taken(Refusal { lock, waited, votes }));
+                    return Ok(AcquireOutcome::Taken(Refusal::new(lock, waited).with_votes(votes)));
                 }
                 Err(named(Error::no_quorum(self.store.config.quorum, votes)))
             }

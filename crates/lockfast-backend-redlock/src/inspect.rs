@@ -84,11 +84,11 @@ impl Store {
             let labels = labels(self, clients.collect()).await;
             for ((name, sight), hold) in some.iter().zip(&sights).zip(holds) {
                 let holder = hold.map(|seen| seen.view(|client| labels.get(client).cloned()));
-                views.push(LockView {
-                    name: name.clone(),
-                    holders: holder.into_iter().collect(),
-                    waiting: sight.waiting(quorum),
-                });
+                views.push(LockView::new(
+                    name.clone(),
+                    holder.into_iter().collect(),
+                    sight.waiting(quorum),
+                ));
             }
         }
         Ok(views)
@@ -189,7 +189,7 @@ impl Store {
             most.map(|seen| seen.view(|client| labels.get(client).cloned())).into_iter().collect();
         // Not every node that was heard before it was decided has heard of all of them yet.
         let waiting = held().map(|seen| seen.callers).max().unwrap_or(0);
-        let lock = LockView { name: name.clone(), holders, waiting };
+        let lock = LockView::new(name.clone(), holders, waiting);
         (lock, self.name_votes(votes, &labels))
     }
 }

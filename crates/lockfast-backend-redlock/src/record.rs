@@ -89,15 +89,12 @@ impl Seen {
     /// The holder as people may see it.
     pub(crate) fn view(&self, label: impl Fn(&ClientId) -> Option<Label>) -> HolderView {
         let claim = self.claim();
-        HolderView {
-            label: claim.as_ref().and_then(|(client, _)| label(client)),
-            mode: Mode::Exclusive,
-            fence: claim.map(|(_, fence)| fence),
-            // A fence is its holder's clock in microseconds, or a little more.
-            since: claim.map_or_else(wall_clock, |(_, fence)| {
-                SystemTime::UNIX_EPOCH + Duration::from_micros(fence.get())
-            }),
-            remaining: self.left.unwrap_or(Duration::MAX),
-        }
+        // A fence is its holder's clock in microseconds, or a little more.
+        let since = claim.map_or_else(wall_clock, |(_, fence)| {
+            SystemTime::UNIX_EPOCH + Duration::from_micros(fence.get())
+        });
+        HolderView::new(Mode::Exclusive, since, self.left.unwrap_or(Duration::MAX))
+            .with_fence(claim.map(|(_, fence)| fence))
+            .with_label(claim.as_ref().and_then(|(client, _)| label(client)))
     }
 }

@@ -13,7 +13,8 @@ mod kit;
 use std::time::Duration;
 
 use kit::{Link, Nodes, Redis, Setup, Ways, bounded};
-use lockfast::{Address, Diagnosis, ErrorKind, Finding, Guarantee, Severity};
+use lockfast::{Diagnosis, ErrorKind, Finding, Guarantee, Severity};
+use lockfast_core::Address;
 use lockfast_faults::server::Server as _;
 
 const README: &str = include_str!("../README.md");

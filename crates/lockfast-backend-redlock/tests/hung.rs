@@ -38,7 +38,7 @@ fn waiting_process() {
 }
 
 fn wait(locker: &Locker) -> impl Future<Output = Moment> + Send + use<> {
-    let mutex = locker.mutex(NAME).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let mutex = locker.mutex(NAME).unwrap().with_options(ttl(TTL).wait_forever());
     async move {
         let guard = mutex.acquire().await.unwrap();
         let granted = Moment::now();

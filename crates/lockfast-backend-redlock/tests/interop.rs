@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use kit::foreign;
 use kit::{Nodes, bounded, connect, hold, hold_detached, hold_on_all, refusal, ttl};
-use lockfast::{Moment, Options, Released};
+use lockfast::{Moment, Released};
 use lockfast_faults::lateness::Lateness;
 
 const NAME: &str = "shared-with-others";
@@ -51,7 +51,7 @@ async fn the_other_holds_and_lockfast_waits(version: &str) {
     assert!(holder.remaining <= LONG && holder.remaining > LONG / 2, "{holder:?}");
     assert!(refused.to_string().contains("another program"), "{refused}");
     let mutex = locker.mutex(NAME).unwrap();
-    let mutex = mutex.with(Options::default().ttl(LONG).wait(LONG)).unwrap();
+    let mutex = mutex.ttl(LONG).wait(LONG);
     let waiter = tokio::spawn(async move { (mutex.acquire().await.unwrap(), Moment::now()) });
     assert!(other.extend(LONG), "a waiter must not disturb the holder");
     assert!(!waiter.is_finished());

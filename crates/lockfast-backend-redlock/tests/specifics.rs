@@ -17,12 +17,10 @@ use kit::{
     Link, Nodes, Setup, Ways, bounded, calls, check_error, connect, eventually, failure, hold,
     hold_on_all, refusal, try_connect, ttl,
 };
-use lockfast::{
-    Attempt, ErrorKind, Fence, Guarantee, Mode, Moment, Options, Released, Vote, WatchKind,
-};
+use lockfast::{Attempt, ErrorKind, Fence, Guarantee, Mode, Moment, Options, Released, WatchKind};
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, HolderId, Label,
-    LockName, LossReporter, ReleaseOutcome, ReleaseRequest, RevokeRequest, Wait,
+    LockName, LossReporter, ReleaseOutcome, ReleaseRequest, Vote, Wait,
 };
 use lockfast_faults::server::Server as _;
 use tokio::runtime::Handle;
@@ -158,7 +156,7 @@ async fn a_lock_is_seen_with_its_holder() {
     let nodes = Nodes::start(3);
     let (first, second) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
     let guard = hold(&first, NAME, ttl(TTL)).await;
-    let mutex = second.mutex(NAME).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let mutex = second.mutex(NAME).unwrap().with_options(ttl(TTL).wait_forever());
     let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
     eventually("it waits", SLACK, async || {
         second.inspect(guard.name()).await.unwrap().waiting == 1
@@ -204,7 +202,7 @@ async fn only_exclusive_locks() {
     let nodes = Nodes::start(1);
     let locker = connect(&nodes.url()).await;
     for mode in [Mode::Shared, Mode::permit(3).unwrap()] {
-        let error = locker.lock(NAME, mode).unwrap_err();
+        let error = locker.any_lock(NAME, mode).unwrap_err();
         check_error(&error, ErrorKind::Unsupported, &["one holder at a time", "another store"]);
     }
     check_error(&locker.rwlock(NAME).unwrap_err(), ErrorKind::Unsupported, &["another store"]);
@@ -221,7 +219,7 @@ async fn a_release_wakes_no_herd() {
     let mut waiters = Vec::new();
     for at in 0..WAITERS {
         let mutex = lockers[at as usize % 2].mutex(NAME).unwrap();
-        let mutex = mutex.with(ttl(TTL).wait_forever()).unwrap();
+        let mutex = mutex.with_options(ttl(TTL).wait_forever());
         waiters.push(tokio::spawn(async move {
             let guard = mutex.acquire().await.unwrap();
             guard.release().await.unwrap();
@@ -344,7 +342,7 @@ async fn malformed_pushes_do_no_harm() {
     let (locker, watcher) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
     let mut events = watcher.watch().await.unwrap();
     let guard = hold(&locker, NAME, ttl(TTL)).await;
-    let mutex = watcher.mutex(NAME).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let mutex = watcher.mutex(NAME).unwrap().with_options(ttl(TTL).wait_forever());
     let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
     eventually("it waits", SLACK, async || {
         watcher.inspect(guard.name()).await.unwrap().waiting == 1
@@ -418,8 +416,8 @@ async fn who_is_there_when_connecting() {
     // A node that was missing at first is used when it is there.
     nodes.0[2].restart();
     eventually("a quorum again", Duration::from_secs(10), async || {
-        let mutex = locker.mutex(NAME).unwrap().with(ttl(TTL)).unwrap();
-        matches!(mutex.try_acquire().await, Ok(Attempt::Granted(_)))
+        let mutex = locker.mutex(NAME).unwrap().with_options(ttl(TTL));
+        matches!(mutex.try_acquire().await, Ok(Attempt::Acquired(_)))
     })
     .await;
 }
@@ -522,16 +520,14 @@ async fn holder_ids_are_told_to_nobody() {
     let (locker, watcher) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
     let mut events = watcher.watch().await.unwrap();
     let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
-    let mutex = watcher.mutex(NAME).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let mutex = watcher.mutex(NAME).unwrap().with_options(ttl(TTL).wait_forever());
     let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
     let callers = format!("lockfast:{{{NAME}}}:callers");
     let waits = || nodes.0.iter().all(|node| node.cli(&["ZCARD", &callers]) == "1");
     eventually("it waits", SLACK, async || waits()).await;
     let mut secrets = vec![nodes.0[0].cli(&["ZRANGE", &callers, "0", "-1"])];
     secrets.push(nodes.0[0].cli(&["GET", NAME])[..22].to_owned());
-    let name = guard.name().clone();
-    let revoke = RevokeRequest { name, expect_fence: None, reason: "maintenance".into() };
-    locker.revoke(revoke).await.unwrap();
+    locker.revoke(guard.name(), "maintenance").await.unwrap();
     kit::loss(&guard, SLACK).await;
     let next = bounded(waiter).await.unwrap();
     assert!(next.release().await.is_ok());

@@ -401,7 +401,7 @@ impl Worker {
             Ok(mut lock) => {
                 // Everybody who waits, but not this one.
                 lock.waiting -= usize::from(is_counted && lock.waiting > 0);
-                Ok(AcquireOutcome::Taken(Refusal { lock, waited, votes: Vec::new() }))
+                Ok(AcquireOutcome::Taken(Refusal::new(lock, waited)))
             }
             Err(failure) => Err(failure.to_error()),
         };

@@ -111,7 +111,7 @@ pub(crate) async fn view(
     let waiting = line.claims.len() - held;
     let found = read_holders(session, name, &line.claims[..held]).await?;
     let holders = found.into_iter().map(|(_, view)| view).collect();
-    Ok(LockView { name: name.clone(), holders, waiting })
+    Ok(LockView::new(name.clone(), holders, waiting))
 }
 
 /// Those who have a lock, with their nodes. Of another user's, no more is known than the servers tell.
@@ -144,13 +144,11 @@ pub(crate) async fn read_holders(
 fn holder(claim: &Contender, data: &[u8], stat: &Stat) -> HolderView {
     let record = Record::read(data).filter(|_| claim.is_ours());
     let created = || Fence::new(u64::try_from(stat.created).ok()?).ok();
-    HolderView {
-        mode: claim.mode,
-        fence: record.as_ref().and_then(|record| record.fence.or_else(created)),
-        since: SystemTime::UNIX_EPOCH
-            + Duration::from_millis(u64::try_from(stat.created_ms).unwrap_or(0)),
-        // Another program's claim lasts as long as its session.
-        remaining: record.as_ref().map_or(Duration::MAX, |record| record.lasts),
-        label: record.map(|record| record.label),
-    }
+    let since_ms = u64::try_from(stat.created_ms).unwrap_or(0);
+    let since = SystemTime::UNIX_EPOCH + Duration::from_millis(since_ms);
+    // Another program's claim lasts as long as its session.
+    let remaining = record.as_ref().map_or(Duration::MAX, |record| record.lasts);
+    HolderView::new(claim.mode, since, remaining)
+        .with_fence(record.as_ref().and_then(|record| record.fence.or_else(created)))
+        .with_label(record.map(|record| record.label))
 }

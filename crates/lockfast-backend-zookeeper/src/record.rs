@@ -25,7 +25,7 @@ pub(crate) struct Record {
 impl Record {
     /// The record as stored.
     pub(crate) fn write(&self) -> Vec<u8> {
-        let Label { program, host, pid, text } = &self.label;
+        let Label { program, host, pid, text, .. } = &self.label;
         let mut lines = format!("{FIRST_LINE}\nprogram {program}\nhost {host}\npid {pid}\n");
         let mut add = |line: std::fmt::Arguments<'_>| {
             // Writing to a string cannot fail.
@@ -53,7 +53,7 @@ impl Record {
         if lines.next() != Some(FIRST_LINE) {
             return None;
         }
-        let label = Label { program: String::new(), host: String::new(), pid: 0, text: None };
+        let label = Label::new(String::new(), String::new(), 0);
         let mut record =
             Self { label, lasts: Duration::ZERO, fence: None, held: false, reason: None };
         for line in lines {

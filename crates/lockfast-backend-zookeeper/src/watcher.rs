@@ -252,6 +252,8 @@ impl Watcher {
         fence: Option<Fence>,
         label: Option<Label>,
     ) {
-        self.feed.offer(WatchEvent { at: wall_clock(), name: name.clone(), kind, fence, label });
+        self.feed.offer(
+            WatchEvent::new(wall_clock(), name.clone(), kind).with_fence(fence).with_label(label),
+        );
     }
 }

@@ -122,7 +122,7 @@ impl From<Error> for Failure {
             ErrorKind::InvalidConfig if error.backend().is_some() => CONFIG,
             kind => code_of(kind),
         };
-        Self::new(code, error.to_string())
+        Self::new(code, format!("{error:#}"))
     }
 }
 

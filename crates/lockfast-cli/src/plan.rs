@@ -5,7 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::time::Duration;
 
-use lockfast::{Address, HolderId, Label, LockName, Locker, LockerBuilder, Mode, Options};
+use lockfast::{HolderId, Label, LockName, Locker, LockerBuilder, Mode, Options};
+use lockfast_core::Address;
 use lockfast_core::capability::{Expiry, Reach};
 use lockfast_core::error::quote;
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockfast::{Guard, Lease, Lock, Mode, Moment, Options, Released};
+use lockfast::{Guard, Lease, Moment, Mutex, Options, Released};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::Seed;
@@ -110,8 +110,8 @@ pub(crate) fn play(harness: &dyn Harness) -> Option<ExitCode> {
     runtime.block_on(async {
         let switch = FaultSwitch::default();
         let locker = connect_locker(harness, &script.url, &switch).await;
-        let lock = locker.lock(LOCK, Mode::Exclusive).expect("a valid name");
-        let lock = lock.with(script.options()).expect("valid options");
+        let lock = locker.mutex(LOCK).expect("a valid name");
+        let lock = lock.with_options(script.options());
         match script.role {
             Role::Actor => act(&script, &lock, &switch).await,
             Role::Worker => work(&script, &lock).await,
@@ -120,7 +120,7 @@ pub(crate) fn play(harness: &dyn Harness) -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
-async fn act(script: &Script, lock: &Lock, switch: &FaultSwitch) {
+async fn act(script: &Script, lock: &Mutex, switch: &FaultSwitch) {
     let ledger = Ledger::open(&script.directory).expect("the ledger");
     let mut guard: Option<Guard> = None;
     let mut fence = 0;
@@ -189,7 +189,7 @@ fn watch(lease: Lease) {
     });
 }
 
-async fn work(script: &Script, lock: &Lock) {
+async fn work(script: &Script, lock: &Mutex) {
     let ledger = Ledger::open(&script.directory).expect("the ledger");
     let mut log = WorkLog::create(&script.directory).expect("a log");
     let mut dice = script.seed.dice();

@@ -5,9 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{
-    Attempt, DetachedLease, Guard, LeaseStatus, Locker, LossCause, Mode, Options, Refusal,
-};
+use lockfast::{Attempt, DetachedLease, Guard, LeaseStatus, Locker, LossCause, Options, Refusal};
 use lockfast_core::{
     Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind, LockName, Result,
 };
@@ -26,7 +24,7 @@ pub type Connect = fn(Address, ConnectContext) -> BoxFuture<'static, Result<Arc<
 /// # Cancel safety
 /// Safe, as connecting is.
 pub async fn connect(url: &str, connect: Connect) -> Locker {
-    try_connect(url, connect).await.unwrap_or_else(|error| panic!("cannot connect: {error}"))
+    try_connect(url, connect).await.unwrap_or_else(|error| panic!("cannot connect: {error:#}"))
 }
 
 /// Connects to a store, which may fail.
@@ -51,8 +49,8 @@ pub fn ttl(ttl: Duration) -> Options {
 /// # Cancel safety
 /// Safe: nothing is left behind.
 pub async fn hold(locker: &Locker, name: &str, options: Options) -> Guard {
-    let mutex = locker.mutex(name).unwrap().with(options).unwrap();
-    bounded(mutex.acquire()).await.unwrap_or_else(|error| panic!("not granted: {error}"))
+    let mutex = locker.mutex(name).unwrap().with_options(options);
+    bounded(mutex.acquire()).await.unwrap_or_else(|error| panic!("not granted: {error:#}"))
 }
 
 /// Takes a free lock for so long and no longer, as a holder does that dies at once.
@@ -60,7 +58,7 @@ pub async fn hold(locker: &Locker, name: &str, options: Options) -> Guard {
 /// # Cancel safety
 /// Safe: nothing is left behind.
 pub async fn hold_detached(locker: &Locker, name: &str, span: Duration) -> DetachedLease {
-    let lock = locker.lock(name, Mode::Exclusive).unwrap().with(ttl(span)).unwrap();
+    let lock = locker.mutex(name).unwrap().with_options(ttl(span));
     bounded(lock.acquire_detached()).await.unwrap()
 }
 
@@ -89,7 +87,7 @@ pub async fn refusal(locker: &Locker, name: &str) -> Refusal {
     let mutex = locker.mutex(name).unwrap();
     match bounded(mutex.try_acquire()).await.unwrap() {
         Attempt::Taken(refusal) => refusal,
-        Attempt::Granted(guard) => panic!("granted with fence {}", guard.fence()),
+        Attempt::Acquired(guard) => panic!("granted with fence {}", guard.fence()),
     }
 }
 
@@ -98,18 +96,18 @@ pub async fn refusal(locker: &Locker, name: &str) -> Refusal {
 /// # Cancel safety
 /// Safe: nothing is left behind.
 pub async fn failure(locker: &Locker, name: &str, options: Options) -> Error {
-    let mutex = locker.mutex(name).unwrap().with(options).unwrap();
+    let mutex = locker.mutex(name).unwrap().with_options(options);
     match bounded(mutex.try_acquire()).await {
         Err(error) => error,
         Ok(Attempt::Taken(refusal)) => panic!("taken instead of an error: {refusal}"),
-        Ok(Attempt::Granted(guard)) => panic!("granted with fence {}", guard.fence()),
+        Ok(Attempt::Acquired(guard)) => panic!("granted with fence {}", guard.fence()),
     }
 }
 
 /// Checks what the user sees: the kind of error, and that its message has these words.
 pub fn check_error(error: &Error, kind: ErrorKind, words: &[&str]) {
     assert_eq!(error.kind(), kind, "{error}");
-    let message = error.to_string();
+    let message = format!("{error:#}");
     for word in words {
         assert!(message.to_lowercase().contains(&word.to_lowercase()), "no {word:?} in: {message}");
     }

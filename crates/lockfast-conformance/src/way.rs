@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use lockfast::{
-    ErrorKind, Guard, LeaseStatus, LockName, Locker, LossCause, Moment, Options, Released,
-    RevokeOutcome, RevokeRequest,
+    ErrorKind, Guard, LeaseStatus, Locker, LossCause, Moment, Options, Released, RevokeOutcome,
 };
 
 use crate::shorthand::{
@@ -192,15 +191,11 @@ impl Way {
     pub async fn revoke_without_a_reply(&self) {
         let guard = hold(&self.near, NAME, ttl(self.span)).await;
         let waiter = queue_for(&self.near, NAME, ttl(self.span).wait(TIME_MAX)).await;
-        let revocation_of = |name: &str| {
-            let (name, reason) = (LockName::new(name).unwrap(), "it hangs".to_owned());
-            RevokeRequest { name, expect_fence: None, reason }
-        };
         // Whatever is prepared on first use is there.
-        self.far.revoke(revocation_of("another")).await.unwrap();
+        self.far.revoke("another", "it hangs").await.unwrap();
         self.proxy.set_open(Link::SwallowReplies);
-        let (far, request) = (self.far.clone(), revocation_of(NAME));
-        let revoking = tokio::spawn(async move { far.revoke(request).await });
+        let far = self.far.clone();
+        let revoking = tokio::spawn(async move { far.revoke(NAME, "it hangs").await });
         let next = bounded(waiter).await.unwrap();
         self.proxy.set_open(Link::Close);
         match bounded(revoking).await.unwrap() {

@@ -11,6 +11,7 @@ use crate::view::exact;
 
 /// What a double grant would cost, and so what the lock may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Guarantee {
     /// Grants can be lost with a server's memory: good for not doing work twice.
     Efficiency,
@@ -30,6 +31,7 @@ impl fmt::Display for Guarantee {
 
 /// Who is served next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Order {
     /// First come, first served.
     Fifo,
@@ -39,6 +41,7 @@ pub enum Order {
 
 /// What ends a lease whose holder is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Expiry {
     /// The store's clock, after the ttl.
     Ttl,
@@ -54,6 +57,7 @@ pub enum Expiry {
 
 /// How far a store reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reach {
     /// One process.
     Process,
@@ -65,6 +69,7 @@ pub enum Reach {
 
 /// What outlives a crash of the store's machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FenceSurvival {
     /// The fence rises as long as the process lives and its clock does not run back.
     Process,
@@ -76,6 +81,7 @@ pub enum FenceSurvival {
 
 /// What a store may lack. An exclusive lock, and the end of a lease, every store has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Feature {
     /// [`Mode::Shared`].
     Shared,

@@ -38,6 +38,7 @@ impl fmt::Display for Severity {
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// What was looked at: lower case with hyphens, the same in every version.
     pub check: &'static str,
@@ -106,6 +107,7 @@ impl Finding {
 
 /// All that was looked at, and what is left of the store's promise.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Diagnosis {
     /// What was looked at, in the order in which to read it.
     pub findings: Vec<Finding>,

@@ -90,8 +90,21 @@ pub enum Retry {
     Later,
 }
 
-/// What went wrong, with the store, the lock and the cause where they are known. It can be told to
-/// all whom it concerns: a clone shares the cause.
+/// What went wrong, with the store and the lock where they are known. It can be told to all whom it
+/// concerns: a clone shares the cause.
+///
+/// `{}` prints one sentence without the cause, which [`source`](std::error::Error::source) returns, so
+/// that whoever prints a chain of errors prints it once. `{:#}` and `{:?}` print the causes, too.
+///
+/// ```
+/// use lockfast_core::{Error, ErrorKind};
+///
+/// let error = Error::new(ErrorKind::Internal, "the file cannot be read")
+///     .with_backend("embedded")
+///     .with_source(std::io::Error::other("disk full"));
+/// assert_eq!(error.to_string(), "embedded: the file cannot be read");
+/// assert_eq!(format!("{error:#}"), "embedded: the file cannot be read: disk full");
+/// ```
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -327,18 +340,20 @@ impl fmt::Display for Error {
         if let Some(backend) = self.0.backend {
             write!(f, "{backend}: ")?;
         }
-        // Servers and other programs have a part in both.
+        // Servers and other programs have a part in it, and in its causes.
         f.write_str(&printable(&self.0.message))?;
-        match &self.0.source {
-            Some(source) => write!(f, " ({})", printable(&source.to_string())),
-            None => Ok(()),
+        let mut cause = std::error::Error::source(self).filter(|_| f.alternate());
+        while let Some(error) = cause {
+            write!(f, ": {}", printable(&error.to_string()))?;
+            cause = error.source();
         }
+        Ok(())
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Error({:?}, {:?}, \"{self}\")", self.0.kind, self.0.retry)
+        write!(f, "Error({:?}, {:?}, \"{self:#}\")", self.0.kind, self.0.retry)
     }
 }
 
@@ -415,7 +430,7 @@ mod tests {
         assert_eq!(printable("a\nb\u{1b}\u{202e}\u{85}é"), "a\\nb\\u{1b}\\u{202e}\\u{85}é");
         let source = std::io::Error::other("ERROR:\n\u{2066}x");
         let error = Error::new(ErrorKind::Internal, "it said\r").with_source(source);
-        assert_eq!(error.to_string(), "it said\\r (ERROR:\\n\\u{2066}x)");
+        assert_eq!(format!("{error:#}"), "it said\\r: ERROR:\\n\\u{2066}x");
         for cause in [
             LossCause::Revoked { reason: "a\nb".into() },
             LossCause::Taken { by: Some("a\nb".into()) },
@@ -433,8 +448,13 @@ mod tests {
             .with_source(std::io::Error::other("disk full"));
         assert_eq!(
             error.to_string(),
-            "lock \"a\": embedded: the database cannot be opened (disk full)"
+            "lock \"a\": embedded: the database cannot be opened",
+            "its source is told by whoever prints the chain"
         );
+        let all = format!("{error:#}");
+        assert_eq!(all, "lock \"a\": embedded: the database cannot be opened: disk full");
+        let outer = Error::new(ErrorKind::Internal, "it failed").with_source(error.clone());
+        assert_eq!(format!("{outer:#}"), format!("it failed: {error}: disk full"));
         assert_eq!(error.retry(), Retry::Later);
     }
 

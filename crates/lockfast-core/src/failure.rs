@@ -66,7 +66,7 @@ impl<H: Handling> Failure<H> {
 /// Two that say the same and are handled in the same way.
 impl<H: Handling + PartialEq> PartialEq for Failure<H> {
     fn eq(&self, other: &Self) -> bool {
-        let said = |it: &Self| (it.kind(), it.retry(), it.error.to_string());
+        let said = |it: &Self| (it.kind(), it.retry(), format!("{:#}", it.error));
         said(self) == said(other) && self.handling == other.handling
     }
 }

@@ -66,6 +66,7 @@ pub enum AcquireOutcome {
 
 /// Why an acquisition was refused: who is in the way.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The lock as it was seen.
     pub lock: LockView,
@@ -73,6 +74,19 @@ pub struct Refusal {
     pub waited: Duration,
     /// What each node said, where several decide together; empty elsewhere.
     pub votes: Vec<NodeVote>,
+}
+
+impl Refusal {
+    /// A refusal after so long.
+    pub fn new(lock: LockView, waited: Duration) -> Self {
+        Self { lock, waited, votes: Vec::new() }
+    }
+
+    /// The same with what each node said.
+    #[must_use]
+    pub fn with_votes(self, votes: Vec<NodeVote>) -> Self {
+        Self { votes, ..self }
+    }
 }
 
 impl fmt::Display for Refusal {

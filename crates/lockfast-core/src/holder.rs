@@ -133,7 +133,18 @@ fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
 }
 
 /// What people see of a holder: which program, on which host, with which pid, and free text.
+///
+/// ```
+/// use lockfast_core::Label;
+///
+/// # fn main() -> lockfast_core::Result<()> {
+/// let label = Label::of_this_process().with_text("nightly")?;
+/// assert!(label.to_string().ends_with("“nightly”"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Label {
     /// The program's file name.
     pub program: String,
@@ -148,6 +159,17 @@ pub struct Label {
 impl Label {
     /// The longest free text, in bytes.
     pub const TEXT_BYTES_MAX: usize = 128;
+
+    /// The label of a program, as it is stored or sent.
+    pub fn new(program: String, host: String, pid: u32) -> Self {
+        Self { program, host, pid, text: None }
+    }
+
+    /// The same with the free text that was stored. It is shown escaped, so it need not be checked.
+    #[must_use]
+    pub fn with_stored_text(self, text: Option<String>) -> Self {
+        Self { text, ..self }
+    }
 
     /// The label of this process.
     pub fn of_this_process() -> Self {

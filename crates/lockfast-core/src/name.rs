@@ -1,6 +1,7 @@
 //! The name of a lock, checked once so that nothing below has to.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use unicode_normalization::is_nfc;
@@ -42,6 +43,25 @@ impl LockName {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// As [`LockName::new`], for what parses text.
+///
+/// ```
+/// use lockfast_core::LockName;
+///
+/// # fn main() -> lockfast_core::Result<()> {
+/// let name: LockName = "orders/nightly-report".parse()?;
+/// assert_eq!(name.as_str(), "orders/nightly-report");
+/// # Ok(())
+/// # }
+/// ```
+impl FromStr for LockName {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::new(name)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::time::wall_clock;
 
 /// One lock as it was seen.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LockView {
     /// Its name.
     pub name: LockName,
@@ -21,8 +22,16 @@ pub struct LockView {
     pub waiting: usize,
 }
 
+impl LockView {
+    /// A lock with these holders and so many who wait.
+    pub fn new(name: LockName, holders: Vec<HolderView>, waiting: usize) -> Self {
+        Self { name, holders, waiting }
+    }
+}
+
 /// One holder as it was seen.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct HolderView {
     /// Who, for people; absent for a program that is not Lockfast.
     pub label: Option<Label>,
@@ -38,6 +47,23 @@ pub struct HolderView {
 }
 
 impl HolderView {
+    /// A holder of whom nothing else is known, as of a program that is not Lockfast.
+    pub fn new(mode: Mode, since: SystemTime, remaining: Duration) -> Self {
+        Self { label: None, mode, fence: None, since, remaining }
+    }
+
+    /// The same with its label, if it has one.
+    #[must_use]
+    pub fn with_label(self, label: Option<Label>) -> Self {
+        Self { label, ..self }
+    }
+
+    /// The same with its fence, if it has one.
+    #[must_use]
+    pub fn with_fence(self, fence: Option<Fence>) -> Self {
+        Self { fence, ..self }
+    }
+
     /// How much longer the store keeps it unless it is renewed, where time ends it.
     pub fn time_left(&self) -> Option<Duration> {
         (self.remaining < Duration::MAX).then_some(self.remaining)

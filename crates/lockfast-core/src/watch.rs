@@ -18,6 +18,7 @@ const LATER: Duration = Duration::from_millis(2);
 
 /// Something that happened to a lock.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct WatchEvent {
     /// When, by the wall clock of whoever did it.
     pub at: SystemTime,
@@ -29,6 +30,25 @@ pub struct WatchEvent {
     pub fence: Option<Fence>,
     /// Whose claim, for people.
     pub label: Option<Label>,
+}
+
+impl WatchEvent {
+    /// An event that is about nobody's grant or claim that is known.
+    pub fn new(at: SystemTime, name: LockName, kind: WatchKind) -> Self {
+        Self { at, name, kind, fence: None, label: None }
+    }
+
+    /// The same with the fence of the grant it is about, if there was one.
+    #[must_use]
+    pub fn with_fence(self, fence: Option<Fence>) -> Self {
+        Self { fence, ..self }
+    }
+
+    /// The same with the label of whose claim it is, if it has one.
+    #[must_use]
+    pub fn with_label(self, label: Option<Label>) -> Self {
+        Self { label, ..self }
+    }
 }
 
 /// What can happen to a lock.

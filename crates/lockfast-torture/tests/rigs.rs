@@ -46,7 +46,7 @@ impl Scene {
 
     async fn take(&self, name: &str) -> Guard {
         let options = Options::default().ttl(TTL).wait(Duration::from_secs(60));
-        self.locker.mutex(name).unwrap().with(options).unwrap().acquire().await.unwrap()
+        self.locker.mutex(name).unwrap().with_options(options).acquire().await.unwrap()
     }
 }
 
@@ -140,7 +140,7 @@ async fn a_failover_of_redis_forgets_the_last_grants() {
     let mut held = Vec::new();
     while !promotion.is_finished() {
         let lock = scene.locker.mutex(format!("late-{}", held.len())).unwrap();
-        if let Ok(Attempt::Granted(guard)) = lock.try_acquire().await {
+        if let Ok(Attempt::Acquired(guard)) = lock.try_acquire().await {
             held.push(guard);
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -150,7 +150,7 @@ async fn a_failover_of_redis_forgets_the_last_grants() {
     let mut twice = 0;
     for guard in &held {
         let attempt = other.mutex(guard.name()).unwrap().try_acquire().await.unwrap();
-        if matches!(attempt, Attempt::Granted(_)) && guard.check().is_ok() {
+        if matches!(attempt, Attempt::Acquired(_)) && guard.check().is_ok() {
             twice += 1;
         }
     }

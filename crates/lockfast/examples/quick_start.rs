@@ -9,15 +9,14 @@
 
 use std::time::Duration;
 
+use lockfast::Locker;
 use lockfast::fence::Gate;
-use lockfast::{Locker, Options};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> lockfast::Result<()> {
     let locker = Locker::connect("embedded:").await?;
-    let report = locker
-        .mutex("nightly-report")?
-        .with(Options::default().ttl(Duration::from_secs(10)).wait(Duration::from_secs(60)))?;
+    let report =
+        locker.mutex("nightly-report")?.ttl(Duration::from_secs(10)).wait(Duration::from_secs(60));
 
     // What is written to checks fences: here a number, elsewhere a row, a key, a service.
     let gate = Gate::new("nightly-report", 0)?;

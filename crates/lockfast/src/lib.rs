@@ -2,14 +2,15 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use lockfast::{Locker, Options, fence::Gate};
+//! use lockfast::{Locker, fence::Gate};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> lockfast::Result<()> {
 //! let locker = Locker::connect("memory:").await?; // `embedded:` for all processes of a machine
 //! let report = locker
 //!     .mutex("nightly-report")?
-//!     .with(Options::default().ttl(Duration::from_secs(10)).wait(Duration::from_secs(60)))?;
+//!     .ttl(Duration::from_secs(10))
+//!     .wait(Duration::from_secs(60));
 //!
 //! let gate = Gate::new("nightly-report", 0)?; // what you write to, and what checks its fences
 //! let guard = report.acquire().await?;
@@ -36,6 +37,19 @@
 //!
 //! Futures work on any executor; background work has threads of its own. Without an executor,
 //! use [`blocking`].
+//!
+//! # Where things are
+//! | wanted | it is |
+//! |---|---|
+//! | a connection | [`Locker`] |
+//! | one at a time | [`Locker::mutex`], or [`Locker::lock`] in one step |
+//! | readers and writers, permits, several at once | [`Locker::rwlock`], [`Locker::semaphore`], [`Locker::multi`] |
+//! | elections, scheduled jobs | [`Locker::leader`], [`Locker::once`] |
+//! | what is held | [`Guard`], and the [`Lease`] that is handed to others |
+//! | a lock that is taken again by who has it | [`Holder`] |
+//! | optimistic locking | [`optimistic`] |
+//! | checking fences | [`fence`] |
+//! | a store of one's own | [`backend`] |
 
 pub mod blocking;
 mod connect;
@@ -44,22 +58,41 @@ mod lease;
 mod locker;
 mod migrate;
 pub mod optimistic;
+mod prefix;
 mod primitive;
 mod randomness;
 mod store;
 mod telemetry;
 
 pub use diagnose::{diagnose, known_checks};
-pub use lease::handle::{Checked, Guard, Lease, LeaseStatus, Released};
+pub use lease::handle::{Checked, Guard, Lease, LeaseChanges, LeaseStatus, Released};
+pub use lease::holder::Holder;
 pub use lease::policy::Options;
 pub use locker::{Locker, LockerBuilder};
-pub use lockfast_core::*;
+/// The contract between the lease engine and the stores it runs on, for whoever writes one: see
+/// [`Backend`](lockfast_core::Backend) and [`LockerBuilder::connect_with`].
+pub use lockfast_core as backend;
+pub use lockfast_core::capability::{
+    Expiry, Feature, FenceSurvival, Guarantee, Order, Profile, Reach, TtlLimits,
+};
+pub use lockfast_core::diagnosis::{Diagnosis, Finding, Severity};
+pub use lockfast_core::error::{Error, ErrorKind, Result, Retry};
+pub use lockfast_core::fence::{Fence, FencingToken};
+pub use lockfast_core::grant::{LossCause, Refusal, ReleaseOutcome, RevokeOutcome};
+pub use lockfast_core::holder::{HolderId, Label};
+pub use lockfast_core::migration::Migration;
+pub use lockfast_core::name::LockName;
+pub use lockfast_core::request::Mode;
+pub use lockfast_core::time::Moment;
+pub use lockfast_core::value::{Expected, Version, VersionedValue, WriteOutcome};
+pub use lockfast_core::view::{HolderView, LockView};
+pub use lockfast_core::watch::{EventStream, WatchEvent, WatchKind};
 pub use lockfast_fence as fence;
 pub use migrate::migrate;
 pub use primitive::{
-    Attempt, Barrier, Campaign, DetachedLease, Ensured, Latch, Leader, LeaderEvent, LeaderView,
-    Leadership, Lock, MultiGuard, MultiLock, Mutex, Observer, Once, OnceAttempt, OnceGuard, Ran,
-    Refresh, RefreshAttempt, RefreshGuard, RwLock, Semaphore, SharedValue,
+    AnyLock, Attempt, Barrier, Campaign, DetachedLease, Ensured, Latch, Leader, LeaderEvent,
+    LeaderView, Leadership, MultiGuard, MultiLock, Mutex, Observer, Once, OnceGuard, Ran, Refresh,
+    RefreshAttempt, RefreshGuard, RwLock, Semaphore, SharedValue,
 };
 
 /// The schemes of all stores that were compiled in, each with its colon.

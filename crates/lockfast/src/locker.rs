@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::{
-    Backend, BoxFuture, ConnectContext, Error, ErrorKind, EventStream, Feature, Guarantee,
-    HolderId, Label, LockName, LockView, Mode, Moment, Profile, Query, ReleaseOutcome,
+    Backend, BoxFuture, ConnectContext, Error, ErrorKind, EventStream, Feature, Fence, Guarantee,
+    HolderId, Label, LockName, LockView, LossCause, Mode, Moment, Profile, Query, ReleaseOutcome,
     ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
 };
 
 use crate::connect;
 use crate::lease::deadline::deadline;
+use crate::lease::handle::Guard;
 use crate::lease::policy::{Options, Policy};
+use crate::prefix::{Prefixed, check_prefix};
 use crate::primitive::{
-    Barrier, Latch, Leader, Lock, Mutex, Once, Refresh, RwLock, Semaphore, SharedValue,
+    AnyLock, Barrier, Latch, Leader, MultiLock, Mutex, Once, Refresh, RwLock, Semaphore,
+    SharedValue,
 };
 use crate::store::Store;
 
@@ -82,62 +85,98 @@ impl Locker {
         self.store.backend.profile()
     }
 
-    /// A lock in any mode; the general form of the following three.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] for a mode that the store does not
-    /// have, or what [`Options::check`] says of the locker's options.
-    pub fn lock(&self, name: impl AsRef<str>, mode: Mode) -> Result<Lock> {
-        let name = self.full_name(name)?;
-        self.profile().require_mode(mode).map_err(|error| error.with_lock(&name))?;
-        let policy = Policy::new(&self.options, self.profile())?;
-        Ok(Lock::new(Arc::clone(&self.store), name, mode, policy))
-    }
-
     /// A lock that one holder has at a time.
     ///
     /// # Errors
-    /// As [`Locker::lock`].
+    /// [`ErrorKind::InvalidName`].
     pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
-        self.lock(name, Mode::Exclusive)
+        self.any_lock(name, Mode::Exclusive).map(Mutex::new)
+    }
+
+    /// Takes a lock that one holder has at a time: [`Locker::mutex`] and [`Mutex::acquire`] in one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::connect("memory:").await?;
+    /// let guard = locker.lock("nightly-report").await?;
+    /// println!("working with fence {}", guard.check()?.fence);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`].
+    ///
+    /// # Errors
+    /// As both of them.
+    pub async fn lock(&self, name: impl AsRef<str>) -> Result<Guard> {
+        self.mutex(name)?.acquire().await
     }
 
     /// A lock that many readers or one writer have at a time.
     ///
     /// # Errors
-    /// As [`Locker::lock`].
+    /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] on a store without shared locks.
     pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
-        self.lock(name, Mode::Shared).map(RwLock::new)
+        self.any_lock(name, Mode::Shared).map(RwLock::new)
     }
 
     /// A lock that up to `permits` holders have at a time. Everybody must say the same number.
     ///
     /// # Errors
-    /// As [`Locker::lock`], and [`ErrorKind::InvalidConfig`] for no permits.
+    /// [`ErrorKind::InvalidName`], [`ErrorKind::InvalidConfig`] for no permits,
+    /// [`ErrorKind::Unsupported`] on a store without permits.
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Result<Semaphore> {
-        self.lock(name, Mode::permit(permits)?)
+        self.any_lock(name, Mode::permit(permits)?).map(Semaphore::new)
+    }
+
+    /// Several mutexes that are held together; see [`MultiLock::new`] for locks of other modes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::connect("memory:").await?;
+    /// let guard = locker.multi(["account/7", "account/3"])?.acquire().await?;
+    /// println!("writing with {:?}", guard.tokens());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`], and as [`MultiLock::new`].
+    pub fn multi(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<MultiLock> {
+        let names = names.into_iter().take(MultiLock::LOCKS_MAX + 1);
+        let mutexes: Vec<Mutex> = names.map(|name| self.mutex(name)).collect::<Result<_>>()?;
+        MultiLock::new(mutexes)
+    }
+
+    /// A lock in a mode that is known only when the program runs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] for a mode that the store does not
+    /// have.
+    pub fn any_lock(&self, name: impl AsRef<str>, mode: Mode) -> Result<AnyLock> {
+        let name = self.name(name)?;
+        self.profile().require_mode(mode).map_err(|error| error.with_lock(&name))?;
+        AnyLock::new(Arc::clone(&self.store), name, mode, self.options.clone())
     }
 
     /// An election: who has the lock leads.
     ///
     /// # Errors
-    /// As [`Locker::lock`].
+    /// [`ErrorKind::InvalidName`].
     pub fn leader(&self, name: impl AsRef<str>) -> Result<Leader> {
-        self.lock(name, Mode::Exclusive).map(Leader::new)
+        self.any_lock(name, Mode::Exclusive).map(Leader::new)
     }
 
     /// A job of which one run is enough for all who start it; it may take `at_most` so long.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`], [`ErrorKind::InvalidTtl`] for a time that the store cannot keep a
-    /// lock without renewal, or what [`Options::check`] says of the locker's options.
+    /// lock without renewal, or what [`Options::check`] says of the locker's options with it.
     pub fn once(&self, name: impl AsRef<str>, at_most: Duration) -> Result<Once> {
-        let name = self.full_name(name)?;
-        let policy = Policy::for_once(&self.options, at_most, self.profile()).map_err(|error| {
-            let message = format!("at_most is the length of its lease, but {}", error.message());
-            error.with_message(message).with_lock(&name)
-        })?;
-        Ok(Once::new(Arc::clone(&self.store), name, policy))
+        Once::new(Arc::clone(&self.store), self.name(name)?, self.options.clone(), at_most)
     }
 
     /// A small value that all who use its name share, written by comparing versions.
@@ -146,7 +185,7 @@ impl Locker {
     /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] on a store that keeps no values, or what
     /// [`Options::check`] says of the locker's options.
     pub fn value(&self, name: impl AsRef<str>) -> Result<SharedValue> {
-        let name = self.full_name(name)?;
+        let name = self.name(name)?;
         let policy = Policy::new(&self.options, self.profile())?;
         SharedValue::new(Arc::clone(&self.store), name, &policy)
     }
@@ -159,7 +198,7 @@ impl Locker {
     pub fn latch(&self, name: impl AsRef<str>, count: u32) -> Result<Latch> {
         let name = LockName::new(name)?;
         let value = self.value(format!("latch:{name}"))?;
-        Latch::new(value, self.full_name(&name)?, count)
+        Latch::new(value, name, count)
     }
 
     /// A place where so many wait for each other. Everybody must say the same number.
@@ -170,8 +209,8 @@ impl Locker {
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
         let name = LockName::new(name)?;
         let own = format!("barrier:{name}");
-        let (value, place) = (self.value(&own)?, self.lock(&own, Mode::Shared)?);
-        Barrier::new(value, place, self.full_name(&name)?, parties)
+        let (value, place) = (self.value(&own)?, self.any_lock(&own, Mode::Shared)?);
+        Barrier::new(value, place, name, parties)
     }
 
     /// A value that is computed by one and read by all, and fresh for so long.
@@ -183,36 +222,60 @@ impl Locker {
         let name = LockName::new(name)?;
         let value = self.value(format!("refresh:{name}"))?;
         let failure = self.value(format!("refresh-error:{name}"))?;
-        let lock = self.lock(format!("refresh:{name}"), Mode::Exclusive)?;
+        let lock = self.any_lock(format!("refresh:{name}"), Mode::Exclusive)?;
         Refresh::new(lock, value, failure, fresh_for)
     }
 
-    fn full_name(&self, name: impl AsRef<str>) -> Result<LockName> {
+    /// Checks a name, alone and with the prefix before it.
+    fn name(&self, name: impl AsRef<str>) -> Result<LockName> {
         let name = LockName::new(name)?;
-        // The given part must be a name of its own, or "" would name the prefix itself.
-        if self.prefix.is_empty() {
-            Ok(name)
-        } else {
-            LockName::new(format!("{}{name}", self.prefix))
+        if !self.prefix.is_empty() {
+            LockName::new(format!("{}{name}", self.prefix))?;
         }
+        Ok(name)
     }
 
     /// Who has this lock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::connect("memory:").await?;
+    /// let guard = locker.lock("nightly-report").await?;
+    /// let view = locker.inspect("nightly-report").await?;
+    /// assert_eq!(view.holders[0].fence, Some(guard.fence()));
+    /// println!("held by {}, {} waiting", view.holders[0], view.waiting);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// Safe: it only looks.
     ///
     /// # Errors
-    /// When the store cannot tell.
-    pub async fn inspect(&self, name: &LockName) -> Result<LockView> {
+    /// [`ErrorKind::InvalidName`]; when the store cannot tell.
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<LockView> {
+        let name = self.name(name)?;
         let views = self.store.backend.inspect(Query::Name(name.clone())).await?;
         views.into_iter().next().ok_or_else(|| {
-            Error::new(ErrorKind::Internal, "the store answered no view").with_lock(name)
+            Error::new(ErrorKind::Internal, "the store answered no view").with_lock(&name)
         })
     }
 
     /// The locks that are held or waited for whose names start with `prefix`, in the order of
     /// their names: at most `limit`, after the name `after`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::connect("memory:").await?;
+    /// let _guards = [locker.lock("order/1").await?, locker.lock("order/2").await?];
+    /// let first = locker.list("order/", None, 1).await?;
+    /// let rest = locker.list("order/", Some(&first[0].name), 100).await?;
+    /// assert_eq!(rest[0].name.as_str(), "order/2");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -221,15 +284,33 @@ impl Locker {
     /// When the store cannot tell.
     pub async fn list(
         &self,
-        prefix: &str,
+        prefix: impl AsRef<str>,
         after: Option<&LockName>,
         limit: usize,
     ) -> Result<Vec<LockView>> {
-        let query = Query::Prefix { prefix: prefix.to_owned(), after: after.cloned(), limit };
-        self.store.backend.inspect(query).await
+        let prefix = prefix.as_ref().to_owned();
+        self.store.backend.inspect(Query::Prefix { prefix, after: after.cloned(), limit }).await
     }
 
     /// Events of all locks of the store, from now on.
+    ///
+    /// ```
+    /// use lockfast::WatchKind;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::connect("memory:").await?;
+    /// let mut events = locker.watch().await?;
+    /// let guard = locker.lock("nightly-report").await?;
+    /// while let Some(event) = events.next().await {
+    ///     println!("{} {}", event.name, event.kind.as_str());
+    ///     if event.kind == WatchKind::Granted && event.fence == Some(guard.fence()) {
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -240,26 +321,76 @@ impl Locker {
         self.store.backend.watch().await
     }
 
-    /// Takes a lock away from its holders, who are told so.
+    /// Takes a lock away from its holders, who are told the reason.
     ///
-    /// It is asked for once: a repetition would take the lock away from whoever has it next, unless
-    /// [`RevokeRequest::expect_fence`] says whose it is.
+    /// It is asked for once: a repetition would take the lock away from whoever has it next. Where the
+    /// fence is known whose holder is meant, [`Locker::revoke_fence`] does not.
+    ///
+    /// ```
+    /// use lockfast::LossCause;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::connect("memory:").await?;
+    /// let guard = locker.lock("nightly-report").await?;
+    /// locker.revoke("nightly-report", "maintenance").await?;
+    /// assert_eq!(guard.lost().await, LossCause::Revoked { reason: "maintenance".into() });
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidMetadata`] for a reason that cannot be shown;
+    /// [`ErrorKind::InvalidName`], [`ErrorKind::InvalidMetadata`] for a reason that cannot be shown;
     /// [`ErrorKind::Unreachable`] also when the answer was lost, and it may have happened; what else
     /// the store meets.
-    pub async fn revoke(&self, request: RevokeRequest) -> Result<RevokeOutcome> {
+    pub async fn revoke(&self, name: impl AsRef<str>, reason: &str) -> Result<RevokeOutcome> {
+        self.ask_to_revoke(self.name(name)?, None, reason).await
+    }
+
+    /// Takes a lock away as [`Locker::revoke`] does, if one of its holders has this fence.
+    ///
+    /// # Cancel safety
+    /// As [`Locker::revoke`].
+    ///
+    /// # Errors
+    /// As [`Locker::revoke`].
+    pub async fn revoke_fence(
+        &self,
+        name: impl AsRef<str>,
+        fence: Fence,
+        reason: &str,
+    ) -> Result<RevokeOutcome> {
+        self.ask_to_revoke(self.name(name)?, Some(fence), reason).await
+    }
+
+    async fn ask_to_revoke(
+        &self,
+        name: LockName,
+        expect_fence: Option<Fence>,
+        reason: &str,
+    ) -> Result<RevokeOutcome> {
         // The reason is shown to the holder as a label is.
-        Label::of_this_process().with_text(&request.reason)?;
+        Label::of_this_process().with_text(reason)?;
+        let request = RevokeRequest { name, expect_fence, reason: reason.to_owned() };
         self.store.backend.revoke(request).await
     }
 
     /// Waits until nothing of this connection is being given back in the background: neither
     /// dropped guards nor cancelled acquisitions. For a program that is about to end.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::connect("memory:").await?;
+    /// drop(locker.lock("nightly-report").await?);
+    /// locker.settled().await;
+    /// assert!(locker.inspect("nightly-report").await?.holders.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -278,11 +409,12 @@ impl Locker {
     /// when the store knows why.
     pub async fn renew_detached(
         &self,
-        name: &LockName,
+        name: impl AsRef<str>,
         holder: HolderId,
         ttl: Duration,
     ) -> Result<Moment> {
-        self.require_detached(name)?;
+        let name = self.name(name)?;
+        self.require_detached(&name)?;
         let policy = Policy::new(&self.options.clone().ttl(ttl), self.profile())?;
         let sent = Moment::now();
         let lock_delay = policy.lock_delay;
@@ -290,11 +422,11 @@ impl Locker {
         let call = self.store.backend.renew(vec![request]);
         match self.store.within(policy.request_timeout, call).await?.pop() {
             Some(RenewOutcome::Renewed) => Ok(deadline(sent, ttl, policy.drift)),
-            Some(RenewOutcome::Lost(lockfast_core::LossCause::Forgotten)) | None => {
-                Err(Error::new(ErrorKind::NotHeld, "this holder does not have it").with_lock(name))
+            Some(RenewOutcome::Lost(LossCause::Forgotten)) | None => {
+                Err(Error::new(ErrorKind::NotHeld, "this holder does not have it").with_lock(&name))
             }
-            Some(RenewOutcome::Lost(cause)) => Err(Error::lost(name, cause)),
-            Some(RenewOutcome::Unanswered(error)) => Err(error.with_lock(name)),
+            Some(RenewOutcome::Lost(cause)) => Err(Error::lost(&name, cause)),
+            Some(RenewOutcome::Unanswered(error)) => Err(error.with_lock(&name)),
         }
     }
 
@@ -308,12 +440,13 @@ impl Locker {
     /// meets.
     pub async fn release_detached(
         &self,
-        name: &LockName,
+        name: impl AsRef<str>,
         holder: HolderId,
     ) -> Result<ReleaseOutcome> {
-        self.require_detached(name)?;
+        let name = self.name(name)?;
+        self.require_detached(&name)?;
         let policy = Policy::new(&self.options, self.profile())?;
-        let request = ReleaseRequest { name: name.clone(), holder };
+        let request = ReleaseRequest { name, holder };
         self.store.within(policy.request_timeout, self.store.backend.release(request)).await
     }
 
@@ -323,6 +456,22 @@ impl Locker {
 }
 
 /// How to connect.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::{Guarantee, Locker, Options};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let locker = Locker::builder()
+///     .require(Guarantee::Correctness)
+///     .options(Options::default().ttl(Duration::from_secs(10)))
+///     .connect("memory:")
+///     .await?;
+/// assert_eq!(locker.mutex("nightly-report")?.lease_time(), Duration::from_secs(10));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct LockerBuilder {
     label: Option<Label>,
@@ -346,7 +495,19 @@ impl LockerBuilder {
         self
     }
 
-    /// Text that is put before every lock's name.
+    /// Text that stands before every lock's name in the store. Here a lock has the name without it,
+    /// wherever one is given or shown, and other locks are not seen: not in lists, not in events.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::builder().prefix("billing/").connect("memory:").await?;
+    /// let guard = locker.lock("report").await?; // billing/report in the store
+    /// assert_eq!(guard.name().as_str(), "report");
+    /// assert_eq!(locker.list("", None, 10).await?[0].name.as_str(), "report");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.prefix);
@@ -374,7 +535,7 @@ impl LockerBuilder {
         self.connect_with(move |context| (entry.connect)(address, context)).await
     }
 
-    /// Connects to a store that the caller brings.
+    /// Connects to a store that the caller brings; see [`backend`](crate::backend).
     ///
     /// # Cancel safety
     /// As [`LockerBuilder::connect`].
@@ -387,7 +548,10 @@ impl LockerBuilder {
     {
         check_prefix(&self.prefix)?;
         let label = self.label.unwrap_or_else(Label::of_this_process);
-        let store = Store::connect(label, connect).await?;
+        let prefix = self.prefix.clone();
+        let store =
+            Store::connect(label, move |context| Prefixed::connect(prefix, context, connect));
+        let store = store.await?;
         let profile = store.backend.profile();
         self.options.check(profile)?;
         if self.guarantee.is_some_and(|required| profile.guarantee < required) {
@@ -405,19 +569,4 @@ impl LockerBuilder {
         let (prefix, options) = (Arc::from(self.prefix), self.options);
         Ok(Locker { store, prefix, options, _last: last })
     }
-}
-
-fn check_prefix(prefix: &str) -> Result<()> {
-    let flaw = prefix.chars().find(|c| matches!(c, '{' | '}') || c.is_whitespace());
-    if let Some(flaw) = flaw {
-        return Err(Error::new(
-            ErrorKind::InvalidConfig,
-            format!(
-                "prefix {} holds {}; braces and spaces are not allowed there",
-                lockfast_core::error::quote(prefix),
-                lockfast_core::error::quote(&flaw.to_string()),
-            ),
-        ));
-    }
-    if prefix.is_empty() { Ok(()) } else { LockName::new(prefix).map(|_| ()) }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockfast_core::{
     Backend, BoxFuture, ClientId, ConnectContext, Error, ErrorKind, HolderId, Label, LossReporter,
-    Result,
+    Moment, Result,
 };
 
 use crate::lease::keeper::Keeper;
@@ -85,6 +85,19 @@ impl Store {
                 Err(Error::new(ErrorKind::Unreachable, format!("no answer within {limit:?}"))
                     .with_backend(self.backend.profile().backend))
             })
+        })
+        .await
+    }
+
+    /// Waits for something of this process until `end`; `None` when it has not come by then.
+    pub(crate) async fn until<T>(&self, end: Moment, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        let mut alarm = pin!(self.sleep(end.remaining(Moment::now())));
+        poll_fn(|context| {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(value));
+            }
+            alarm.as_mut().poll(context).map(|()| None)
         })
         .await
     }

@@ -66,7 +66,7 @@ impl Telemetry {
 
     pub(crate) fn acquire_failed(&self, lock: &LockName, error: &Error) {
         self.acquire_failed.increment(1);
-        tracing::warn!(%lock, %error, backend = self.backend, "acquisition failed");
+        tracing::warn!(%lock, error = format_args!("{error:#}"), backend = self.backend, "acquisition failed");
     }
 
     pub(crate) fn cancelled(&self, lock: &LockName) {
@@ -97,7 +97,9 @@ impl Telemetry {
         }
         match outcome {
             Ok(outcome) => tracing::debug!(%lock, ?outcome, backend = self.backend, "released"),
-            Err(error) => tracing::warn!(%lock, %error, backend = self.backend, "release failed"),
+            Err(error) => {
+                tracing::warn!(%lock, error = format_args!("{error:#}"), backend = self.backend, "release failed")
+            }
         }
     }
 
@@ -121,12 +123,22 @@ impl Telemetry {
                     _ => None,
                 });
                 if let Some(error) = unanswered {
-                    tracing::warn!(leases = failed, %error, backend = self.backend, "renewal failed");
+                    tracing::warn!(
+                        leases = failed,
+                        error = format_args!("{error:#}"),
+                        backend = self.backend,
+                        "renewal failed"
+                    );
                 }
             }
             Err(error) => {
                 self.renewal_failed.increment(asked as u64);
-                tracing::warn!(leases = asked, %error, backend = self.backend, "renewal failed");
+                tracing::warn!(
+                    leases = asked,
+                    error = format_args!("{error:#}"),
+                    backend = self.backend,
+                    "renewal failed"
+                );
             }
         }
     }

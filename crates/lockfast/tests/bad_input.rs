@@ -5,9 +5,7 @@
 
 use std::time::Duration;
 
-use lockfast::{
-    Attempt, ErrorKind, Fence, Guarantee, Label, Locker, Mode, MultiLock, Options, RevokeRequest,
-};
+use lockfast::{Attempt, ErrorKind, Fence, Guarantee, Holder, Label, Locker, MultiLock, Options};
 
 async fn locker() -> Locker {
     Locker::connect("memory:").await.unwrap()
@@ -39,7 +37,7 @@ async fn similar_names_are_different_locks() {
     let mut held = Vec::new();
     for name in ["a", "A", "a/b", "{a}", "a}{b"] {
         match locker.mutex(name).unwrap().try_acquire().await.unwrap() {
-            Attempt::Granted(guard) => held.push(guard),
+            Attempt::Acquired(guard) => held.push(guard),
             Attempt::Taken(refusal) => panic!("{name}: {refusal}"),
         }
     }
@@ -52,16 +50,11 @@ async fn prefixes_have_no_braces_or_spaces() {
         assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{error}");
         assert!(error.to_string().contains("prefix"));
     }
-    let locker = Locker::builder().prefix("team/").connect("memory:").await.unwrap();
-    assert_eq!(locker.mutex("a").unwrap().name().as_str(), "team/a");
-    assert_eq!(locker.mutex("").unwrap_err().kind(), ErrorKind::InvalidName);
-    assert_eq!(locker.mutex("x".repeat(251)).unwrap_err().kind(), ErrorKind::InvalidName);
 }
 
 #[tokio::test]
-async fn options_are_checked_when_the_lock_is_made() {
+async fn options_are_checked_before_anything_is_touched() {
     let locker = locker().await;
-    let lock = || locker.lock("a", Mode::Exclusive).unwrap();
     let table = [
         (Options::default().ttl(Duration::ZERO), ErrorKind::InvalidTtl),
         (Options::default().ttl(Duration::MAX), ErrorKind::InvalidTtl),
@@ -70,7 +63,29 @@ async fn options_are_checked_when_the_lock_is_made() {
         (Options::default().renew_interval(Duration::from_secs(30)), ErrorKind::InvalidConfig),
     ];
     for (options, kind) in table {
-        assert_eq!(lock().with(options.clone()).unwrap_err().kind(), kind);
+        let mutex = locker.mutex("a").unwrap().with_options(options.clone());
+        let rwlock = locker.rwlock("a").unwrap().with_options(options.clone());
+        let semaphore = locker.semaphore("a", 2).unwrap().with_options(options.clone());
+        let multi = locker.multi(["a", "b"]).unwrap().with_options(options.clone());
+        let kinds = [
+            mutex.acquire().await.map(|_| ()),
+            mutex.try_acquire().await.map(|_| ()),
+            mutex.acquire_full().await.map(|_| ()),
+            mutex.acquire_as(&Holder::new()).await.map(|_| ()),
+            mutex.acquire_detached().await.map(|_| ()),
+            mutex.run(|_| async {}).await,
+            rwlock.read().await.map(|_| ()),
+            rwlock.try_write().await.map(|_| ()),
+            semaphore.acquire().await.map(|_| ()),
+            multi.acquire().await.map(|_| ()),
+            multi.try_acquire().await.map(|_| ()),
+        ];
+        for (number, refused) in kinds.into_iter().enumerate() {
+            assert_eq!(refused.unwrap_err().kind(), kind, "{number}: {options:?}");
+        }
+        assert!(locker.list("", None, 10).await.unwrap().is_empty(), "nothing is touched");
+        // The next value that fits counts, and the last word is not kept from those before.
+        mutex.with_options(Options::default()).acquire().await.unwrap().release().await.unwrap();
         let error = Locker::builder().options(options).connect("memory:").await.unwrap_err();
         assert_eq!(error.kind(), kind);
     }
@@ -80,7 +95,7 @@ async fn options_are_checked_when_the_lock_is_made() {
 async fn a_wait_of_zero_is_one_try() {
     let locker = locker().await;
     let _held = locker.mutex("a").unwrap().acquire().await.unwrap();
-    let second = locker.mutex("a").unwrap().with(Options::default().no_wait()).unwrap();
+    let second = locker.mutex("a").unwrap().with_options(Options::default().no_wait());
     let error = second.acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Taken);
     let refusal = error.refusal().unwrap();
@@ -103,13 +118,13 @@ async fn semaphores_need_permits_and_agreement() {
 async fn multi_locks_are_checked() {
     let locker = locker().await;
     let other = Locker::connect("memory:").await.unwrap();
-    let lock = |name: &str| locker.lock(name, Mode::Exclusive).unwrap();
+    let lock = |name: &str| locker.mutex(name).unwrap();
     let many: Vec<_> = (0..10_000).map(|n| lock(&n.to_string())).collect();
     let table = [
         (vec![], "at least one"),
         (vec![lock("a"), lock("b"), lock("a")], "\"a\" is in the multi-lock twice"),
         (many, "at most 256"),
-        (vec![lock("a"), other.lock("b", Mode::Exclusive).unwrap()], "one locker"),
+        (vec![lock("a"), other.mutex("b").unwrap()], "one locker"),
     ];
     for (locks, words) in table {
         let error = MultiLock::new(locks).unwrap_err();
@@ -137,9 +152,7 @@ async fn a_renewal_of_what_is_over_says_so() {
     assert_eq!(released, lockfast::ReleaseOutcome::NotHeld);
 
     let guard = mutex.acquire().await.unwrap();
-    let revoke =
-        RevokeRequest { name: guard.name().clone(), expect_fence: None, reason: "tested".into() };
-    locker.revoke(revoke).await.unwrap();
+    locker.revoke(guard.name(), "tested").await.unwrap();
     guard.lost().await;
     let error = guard.extend(Duration::from_secs(5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost);
@@ -163,12 +176,8 @@ async fn a_ttl_that_is_not_possible_does_not_change_a_lease() {
 async fn a_reason_or_label_that_a_terminal_would_obey_is_refused() {
     let locker = locker().await;
     let guard = locker.mutex("a").unwrap().acquire().await.unwrap();
-    let revoke = RevokeRequest {
-        name: guard.name().clone(),
-        expect_fence: None,
-        reason: "\u{1b}[31m".into(),
-    };
-    assert_eq!(locker.revoke(revoke).await.unwrap_err().kind(), ErrorKind::InvalidMetadata);
+    let revoked = locker.revoke(guard.name(), "\u{1b}[31m").await;
+    assert_eq!(revoked.unwrap_err().kind(), ErrorKind::InvalidMetadata);
     guard.check().unwrap();
     let label = Label::of_this_process().with_text(&"x".repeat(5 * 1024));
     assert_eq!(label.unwrap_err().kind(), ErrorKind::InvalidMetadata);
@@ -178,22 +187,14 @@ async fn a_reason_or_label_that_a_terminal_would_obey_is_refused() {
 async fn a_floor_from_the_far_future_is_refused() {
     let locker = locker().await;
     let floor = Fence::new((1 << 53) - 1).unwrap();
-    let mutex = locker.mutex("a").unwrap().with(Options::default().floor(floor)).unwrap();
+    let mutex = locker.mutex("a").unwrap().floor(floor);
     assert_eq!(mutex.acquire().await.unwrap_err().kind(), ErrorKind::InvalidToken);
-    locker.mutex("a").unwrap().try_acquire().await.unwrap();
+    assert!(locker.mutex("a").unwrap().try_acquire().await.unwrap().is_acquired());
 }
 
 #[tokio::test]
 async fn correctness_can_be_required() {
     Locker::builder().require(Guarantee::Correctness).connect("memory:").await.unwrap();
-}
-
-#[tokio::test]
-async fn blocking_calls_are_refused_inside_a_runtime() {
-    let error = lockfast::blocking::Locker::connect("memory:").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::BlockingInAsync);
-    let error = lockfast::blocking::diagnose("memory:").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::BlockingInAsync);
 }
 
 #[test]
@@ -212,7 +213,7 @@ fn the_async_api_needs_no_runtime() {
         let locker = Locker::connect("memory:").await.unwrap();
         let first = locker.mutex("a").unwrap().acquire().await.unwrap();
         let options = Options::default().wait(Duration::from_millis(150));
-        let second = locker.mutex("a").unwrap().with(options).unwrap();
+        let second = locker.mutex("a").unwrap().with_options(options);
         assert_eq!(second.acquire().await.unwrap_err().kind(), ErrorKind::Taken);
         first.release().await.unwrap();
         second.acquire().await.unwrap().release().await.unwrap();

@@ -59,7 +59,7 @@ fn the_last_locker_waits_for_what_was_dropped_before_it() {
         assert!(view.holders.is_empty() && view.waiting == 0, "{view:?}");
     }
     let locker = runtime.block_on(Locker::connect(&url)).unwrap();
-    let job = locker.once("a", 600 * SECOND).unwrap().at_least(60 * SECOND).unwrap();
+    let job = locker.once("a", 600 * SECOND).unwrap().at_least(60 * SECOND);
     drop(runtime.block_on(job.start()).unwrap());
     drop((job, locker));
     let view = runtime.block_on(other.inspect(&name)).unwrap();

@@ -8,18 +8,22 @@
     reason = "a panic is how a test fails"
 )]
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use lockfast::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, ErrorKind, EventStream,
-    Fence, Grant, Guarantee, Guard, HolderId, LeaseStatus, LockName, LockView, Locker, LossCause,
-    LossReporter, Moment, Options, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest, SessionId, TtlLimits, VersionedValue,
-    WriteOutcome, WriteRequest,
+    ErrorKind, EventStream, Fence, Guarantee, Guard, HolderId, LeaseChanges, LeaseStatus, LockName,
+    LockView, Locker, LossCause, Moment, Profile, ReleaseOutcome, Result, RevokeOutcome, TtlLimits,
 };
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Grant, LossReporter, Query,
+    ReleaseRequest, RenewOutcome, RenewRequest, RevokeRequest, SessionId, VersionedValue,
+    WriteOutcome, WriteRequest,
+};
 
 const LEASES: usize = 10_000;
 const ENDED: LossCause = LossCause::SessionEnded;
@@ -143,13 +147,11 @@ async fn hold_many(locker: &Locker) -> Vec<Guard> {
     guards
 }
 
-/// How often each of these has changed since it was granted.
-async fn changes(guards: &[Guard]) -> Vec<u64> {
-    let mut changes = Vec::with_capacity(guards.len());
-    for guard in guards {
-        changes.push(guard.changed(0).await - 1);
-    }
-    changes
+/// Which of these have changed since this was asked last; all have at first.
+fn changed(changes: &mut [LeaseChanges]) -> Vec<bool> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut is_ready = |next: &mut LeaseChanges| pin!(next.next()).poll(&mut context).is_ready();
+    changes.iter_mut().map(|next| is_ready(next) && !is_ready(next)).collect()
 }
 
 #[tokio::test]
@@ -158,17 +160,21 @@ async fn ten_thousand_leases_end_with_their_session_and_no_other_does() {
     let first = hold_many(&locker).await;
     store.begin_session(2);
     let second = hold_many(&locker).await;
+    let mut first_changes: Vec<_> = first.iter().map(|guard| guard.changes()).collect();
+    let mut second_changes: Vec<_> = second.iter().map(|guard| guard.changes()).collect();
+    assert_eq!(changed(&mut first_changes), [true; LEASES], "where they stand is told at once");
+    assert_eq!(changed(&mut second_changes), [true; LEASES]);
     let start = Moment::now();
     store.losses.session_ended(SessionId(1), ENDED);
     let took = Moment::now().since(start);
     // All at once, before the store is answered; a look at each lease for each would be 10^8.
     assert!(first.iter().all(|guard| guard.status() == LeaseStatus::Lost(ENDED)));
     assert!(second.iter().all(|guard| guard.status() == LeaseStatus::Held));
-    assert_eq!(changes(&first).await, [1; LEASES], "each is told once");
-    assert_eq!(changes(&second).await, [0; LEASES], "the others are not touched");
+    assert_eq!(changed(&mut first_changes), [true; LEASES], "each is told once");
+    assert_eq!(changed(&mut second_changes), [false; LEASES], "the others are not touched");
     assert!(took < Duration::from_secs(5), "{took:?}");
     store.losses.session_ended(SessionId(1), ENDED);
-    assert_eq!(changes(&first).await, [1; LEASES]);
+    assert_eq!(changed(&mut first_changes), [false; LEASES]);
     store.losses.session_ended(SessionId(2), LossCause::DataLost);
     let lost = LeaseStatus::Lost(LossCause::DataLost);
     assert!(second.iter().all(|guard| guard.status() == lost));
@@ -220,7 +226,7 @@ async fn a_grant_that_moves_on_its_way_ends_with_its_new_session() {
 async fn leases_that_ended_are_not_renewed() {
     let (locker, store) = Store::open().await;
     let ttl = Duration::from_millis(300);
-    let lock = locker.mutex("a").unwrap().with(Options::default().ttl(ttl)).unwrap();
+    let lock = locker.mutex("a").unwrap().ttl(ttl);
     let guard = lock.acquire().await.unwrap();
     store.losses.session_ended(SessionId(1), ENDED);
     let before = store.renewals.load(Ordering::SeqCst);

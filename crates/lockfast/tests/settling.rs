@@ -22,7 +22,7 @@ async fn what_was_dropped_is_given_back_before_settled_returns() {
         ours.settled().await;
         for name in 0..5 {
             let mutex = theirs.mutex(name.to_string()).unwrap();
-            let guard = mutex.with(Options::default().no_wait()).unwrap().acquire().await;
+            let guard = mutex.with_options(Options::default().no_wait()).acquire().await;
             guard.unwrap_or_else(|error| panic!("round {round}: {error}")).release().await.unwrap();
         }
     }

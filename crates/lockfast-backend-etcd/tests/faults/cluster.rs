@@ -143,7 +143,7 @@ async fn no_quorum() {
     assert!(next.fence().get() > scene.guard.fence().get());
     let far = &scene.far;
     eventually("others are served", TIME_MAX, async || {
-        let mutex = far.mutex("another").unwrap().with(ttl(TTL)).unwrap();
+        let mutex = far.mutex("another").unwrap().with_options(ttl(TTL));
         mutex.acquire().await.is_ok()
     })
     .await;

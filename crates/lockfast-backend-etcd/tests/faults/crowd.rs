@@ -36,7 +36,7 @@ async fn measure(waiters: usize) -> Measured {
     let (count, mut tasks) = (Arc::new(AtomicU64::new(0)), tokio::task::JoinSet::new());
     for _ in 0..waiters {
         let options = Options::default().ttl(TTL).wait_forever();
-        let lock = locker.mutex(NAME).unwrap().with(options).unwrap();
+        let lock = locker.mutex(NAME).unwrap().with_options(options);
         let count = Arc::clone(&count);
         tasks.spawn(async move {
             loop {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{LockName, Moment, Released, RevokeOutcome, RevokeRequest};
+use lockfast::{Moment, Released, RevokeOutcome};
 use lockfast_conformance::way::{NAME, Succession, Way};
 use lockfast_faults::proxy::Link;
 
@@ -112,7 +112,7 @@ async fn a_late_request() {
     let before = net.way.proxy.accepted();
     // The first connections only: whatever is sent over them is delivered much later.
     net.way.proxy.set_open(Link::HoldRequests);
-    let mutex = net.way.far.mutex(NAME).unwrap().with(ttl(TTL).retries(0)).unwrap();
+    let mutex = net.way.far.mutex(NAME).unwrap().with_options(ttl(TTL).retries(0));
     let taking = tokio::time::timeout(Duration::from_millis(300), mutex.acquire());
     assert!(taking.await.is_err(), "it was granted over a held link");
     // The engine undoes it over a new connection.
@@ -209,9 +209,8 @@ async fn the_reply_to_a_revocation_is_lost() {
     let guard = hold(&net.way.near, NAME, ttl(TTL * 4)).await;
     let waiter = queue_for(&net.way.near, NAME, ttl(TTL * 4).wait(TIME_MAX)).await;
     net.way.proxy.set_open(Link::Delay(Duration::from_millis(500)));
-    let (far, name) = (net.way.far.clone(), LockName::new(NAME).unwrap());
-    let request = RevokeRequest { name, expect_fence: None, reason: "a drill".into() };
-    let revoking = tokio::spawn(async move { far.revoke(request).await });
+    let far = net.way.far.clone();
+    let revoking = tokio::spawn(async move { far.revoke(NAME, "a drill").await });
     let next = bounded(waiter).await.unwrap();
     // The deletion is done, and its reply is on its way.
     net.way.proxy.set_open(Link::Close);

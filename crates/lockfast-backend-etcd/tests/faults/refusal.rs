@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Options};
+use lockfast::ErrorKind;
 
 use crate::kit::{
     Etcd, bounded, check_error, connect, failure, hold, make_user, refusal, try_connect, ttl,
@@ -78,7 +78,7 @@ async fn one_address_that_is_no_etcd() {
     hold(&locker, NAME, ttl(TTL)).await.release().await.unwrap();
 }
 
-/// L16, L17: what etcd cannot keep is refused when the lock is made, before anything is asked.
+/// L16, L17: what etcd cannot keep is refused before anything is asked.
 /// The user sees: `InvalidTtl`, with what is allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn times_that_etcd_cannot_keep() {
@@ -87,8 +87,7 @@ async fn times_that_etcd_cannot_keep() {
     for (ms, words) in
         [(1000, "2s to"), (1500, "steps of 1s"), (2500, "steps of 1s"), (100, "2s to")]
     {
-        let options = Options::default().ttl(Duration::from_millis(ms));
-        let error = locker.mutex(NAME).unwrap().with(options).unwrap_err();
+        let error = failure(&locker, NAME, ttl(Duration::from_millis(ms))).await;
         check_error(&error, ErrorKind::InvalidTtl, &[words]);
     }
     assert_eq!(server.keys(""), [""; 0]);
@@ -102,11 +101,7 @@ async fn a_server_that_keeps_leases_longer() {
     let setup = crate::kit::Setup::new().option("--election-timeout=4000");
     let server = setup.option("--heartbeat-interval=400").start();
     let locker = connect(&server.url()).await;
-    let lock = locker.mutex(NAME).unwrap().with(ttl(Duration::from_secs(2)));
-    let error = match lock {
-        Err(error) => error,
-        Ok(lock) => bounded(lock.try_acquire()).await.unwrap_err(),
-    };
+    let error = failure(&locker, NAME, ttl(Duration::from_secs(2))).await;
     check_error(&error, ErrorKind::InvalidTtl, &["6s to"]);
     assert_eq!(server.keys(""), [""; 0]);
     hold(&locker, NAME, ttl(Duration::from_secs(6))).await.release().await.unwrap();
@@ -201,12 +196,14 @@ async fn another_number_of_permits_in_a_long_line() {
         // Its key comes before those of the lock.
         others.push(hold(&first, &format!("{NAME}/!{number}"), ttl(TTL)).await);
     }
-    let permit = first.semaphore(NAME, 1).unwrap().with(ttl(TTL)).unwrap().acquire().await.unwrap();
-    let other = second.semaphore(NAME, 5).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let permit = first.semaphore(NAME, 1).unwrap().with_options(ttl(TTL)).acquire().await.unwrap();
+    let other = second.semaphore(NAME, 5).unwrap().with_options(ttl(TTL).wait_forever());
     let error = bounded(async { other.acquire().await }).await.unwrap_err();
     check_error(&error, ErrorKind::Conflict, &["the same way"]);
-    let shared =
-        second.lock(NAME, lockfast::Mode::Shared).unwrap().with(ttl(TTL).wait_forever()).unwrap();
+    let shared = second
+        .any_lock(NAME, lockfast::Mode::Shared)
+        .unwrap()
+        .with_options(ttl(TTL).wait_forever());
     let error = bounded(async { shared.acquire().await }).await.unwrap_err();
     check_error(&error, ErrorKind::Conflict, &["the same way"]);
     assert_eq!(server.keys(&format!("{NAME}/")).len(), others.len() + 1, "nothing is left");

@@ -107,7 +107,7 @@ async fn a_release_is_not_told_while_the_line_is_busy() {
     let crowd = tokio::spawn(async move {
         // Something happens to the line much more often than it would be looked at for silence.
         loop {
-            let lock = near.mutex(NAME).unwrap().with(ttl(TTL).wait(TTL / 40)).unwrap();
+            let lock = near.mutex(NAME).unwrap().with_options(ttl(TTL).wait(TTL / 40));
             drop(lock.acquire().await);
         }
     });

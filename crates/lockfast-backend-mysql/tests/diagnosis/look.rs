@@ -1,7 +1,8 @@
 //! Looking at a server, and at what was found.
 
-use lockfast::{Address, Diagnosis, Severity};
+use lockfast::{Diagnosis, Severity};
 use lockfast_backend_mysql::CHECKS;
+use lockfast_core::Address;
 
 use crate::kit::{Flavor, Mysql, bounded};
 

@@ -180,7 +180,7 @@ async fn a_deadlock_is_repeated() {
                 let rival = start("rival", circle.into());
                 rival.until_there().await;
                 // The connection is busy with this one, so the next two go together.
-                let lock = |name| locker.mutex(name).unwrap().with(once()).unwrap();
+                let lock = |name| locker.mutex(name).unwrap().with_options(once());
                 let (a, b, c) = (lock("a"), lock("b"), lock("c"));
                 let c = ask(Box::pin(c.acquire())).await;
                 until_waiting(&server).await;

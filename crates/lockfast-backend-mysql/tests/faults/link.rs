@@ -107,7 +107,7 @@ async fn a_late_request() {
     hold(&net.way.far, NAME, ttl(TTL)).await.release().await.unwrap();
     // The first connections only: whatever is sent over them is delivered much later.
     net.way.proxy.set_open(Link::HoldRequests);
-    let mutex = net.way.far.mutex(NAME).unwrap().with(ttl(TTL).retries(0)).unwrap();
+    let mutex = net.way.far.mutex(NAME).unwrap().with_options(ttl(TTL).retries(0));
     let taking = tokio::time::timeout(Duration::from_millis(300), mutex.acquire());
     assert!(taking.await.is_err(), "it was granted over a held link");
     // The engine undoes it over a new connection.

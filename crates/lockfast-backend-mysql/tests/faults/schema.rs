@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lockfast::{Address, ErrorKind, Migration};
+use lockfast::{ErrorKind, Migration};
+use lockfast_core::Address;
 
 use crate::kit::{
     check_error, connect, documented_rights, eventually, failure, hold, prepare, refusal,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Locker, Mode, Moment, Options, Released};
+use lockfast::{ErrorKind, Locker, Mode, Moment, Released};
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, ClientId, ConnectContext, HolderId, Label, LockName,
     LossReporter, RenewOutcome, RenewRequest, Wait,
@@ -206,7 +206,7 @@ async fn a_hand_over_takes_two_statements() {
     let before = statements(&server);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..waiters {
-        let lock = locker.mutex(NAME).unwrap().with(Options::default().ttl(TTL * 5)).unwrap();
+        let lock = locker.mutex(NAME).unwrap().ttl(TTL * 5);
         tasks.spawn(async move {
             for _ in 0..rounds {
                 lock.acquire().await.unwrap().release().await.unwrap();

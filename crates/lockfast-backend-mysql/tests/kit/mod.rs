@@ -9,8 +9,9 @@ pub mod replica;
 
 use std::net::SocketAddr;
 
-use lockfast::{Address, Locker, Result};
+use lockfast::{Locker, Result};
 use lockfast_conformance::shorthand;
+use lockfast_core::Address;
 
 pub use lockfast_conformance::shorthand::{
     TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, refusal, ttl,

@@ -48,7 +48,7 @@ fn read_view<'a>(
     name: &LockName,
     rows: impl IntoIterator<Item = &'a Row>,
 ) -> Result<LockView, Failure> {
-    let mut view = LockView { name: name.clone(), holders: Vec::new(), waiting: 0 };
+    let mut view = LockView::new(name.clone(), Vec::new(), 0);
     for row in rows {
         if !get::<bool>(row, 0)? {
             view.waiting += 1;
@@ -60,15 +60,13 @@ fn read_view<'a>(
         let label = who.and_then(read_label);
         let fence: Option<i64> = get(row, 5)?;
         let since = u64::try_from(since_us.unwrap_or(0)).unwrap_or(0);
-        view.holders.push(HolderView {
-            // A program that is not Lockfast has no fence.
-            fence: fence.filter(|_| label.is_some()).and_then(|it| read_fence(Some(it)).ok()),
-            label,
-            mode: if is_shared { Mode::Shared } else { Mode::Exclusive },
-            since: SystemTime::UNIX_EPOCH + Duration::from_micros(since),
-            // It lasts as long as its connection.
-            remaining: Duration::MAX,
-        });
+        let since = SystemTime::UNIX_EPOCH + Duration::from_micros(since);
+        let mode = if is_shared { Mode::Shared } else { Mode::Exclusive };
+        // A program that is not Lockfast has no fence.
+        let fence = fence.filter(|_| label.is_some()).and_then(|it| read_fence(Some(it)).ok());
+        // It lasts as long as its connection.
+        let holder = HolderView::new(mode, since, Duration::MAX);
+        view.holders.push(holder.with_fence(fence).with_label(label));
     }
     Ok(view)
 }
@@ -77,7 +75,7 @@ fn read_label(who: &str) -> Option<Label> {
     let mut words = who.strip_prefix("lockfast ")?.splitn(3, ' ');
     let pid = words.next()?.parse().ok()?;
     let host = words.next()?.to_owned();
-    Some(Label { program: words.next()?.to_owned(), host, pid, text: None })
+    Some(Label::new(words.next()?.to_owned(), host, pid))
 }
 
 impl Advisory {

@@ -123,7 +123,7 @@ async fn a_request_that_comes_late() {
         let net = Net::start().await;
         let far = connect(&format!("postgres://{role}@{}/postgres", net.way.proxy.address())).await;
         net.way.proxy.set_open(Link::HoldRequests);
-        let mutex = far.mutex(NAME).unwrap().with(Options::default().ttl(TTL)).unwrap();
+        let mutex = far.mutex(NAME).unwrap().ttl(TTL);
         let asked = tokio::spawn(async move { mutex.acquire().await.map(drop) });
         // Sent, given up with its connection, asked again by another, granted and given back.
         bounded(asked).await.unwrap().unwrap();

@@ -153,7 +153,7 @@ async fn impossible_rows() {
          holder = '00000000-0000-0000-0000-000000000001'"
     ));
     let wait = Options::default().ttl(TTL).wait(Duration::from_millis(300));
-    let mutex = locker.mutex(NAME).unwrap().with(wait).unwrap();
+    let mutex = locker.mutex(NAME).unwrap().with_options(wait);
     assert_eq!(bounded(mutex.acquire()).await.unwrap_err().kind(), ErrorKind::Taken);
     // A count that is too high only costs time.
     postgres.sql(&format!("UPDATE {SCHEMA}.locks SET holder = NULL, until_us = 0, crowd = 3"));

@@ -158,7 +158,7 @@ async fn a_full_disk() {
     let mut others = Vec::new();
     let error = loop {
         let mutex = locker.mutex(format!("other-{}", others.len())).unwrap();
-        match bounded(mutex.with(ttl(TTL)).unwrap().try_acquire()).await {
+        match bounded(mutex.with_options(ttl(TTL)).try_acquire()).await {
             Ok(other) => others.push(other),
             Err(error) => break error,
         }

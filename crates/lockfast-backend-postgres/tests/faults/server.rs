@@ -117,14 +117,14 @@ async fn a_server_that_only_reads() {
     primary.sql("ALTER SYSTEM SET default_transaction_read_only = on");
     primary.sql("SELECT pg_reload_conf()");
     eventually("it only reads", TTL, async || {
-        let mutex = locker.mutex("other").unwrap().with(ttl(TTL)).unwrap();
+        let mutex = locker.mutex("other").unwrap().with_options(ttl(TTL));
         matches!(mutex.try_acquire().await, Err(error) if error.kind() == ErrorKind::WrongNode)
     })
     .await;
     primary.sql("ALTER SYSTEM RESET default_transaction_read_only");
     primary.sql("SELECT pg_reload_conf()");
     eventually("it writes again", TTL * 2, async || {
-        let mutex = locker.mutex("other").unwrap().with(ttl(TTL)).unwrap();
+        let mutex = locker.mutex("other").unwrap().with_options(ttl(TTL));
         mutex.try_acquire().await.is_ok()
     })
     .await;

@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lockfast::{Address, Backend, Error, Guard, Locker, Migration, Options, Result};
+use lockfast::{Error, Guard, Locker, Migration, Options, Result};
 use lockfast_conformance::shorthand;
+use lockfast_core::{Address, Backend};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 

@@ -79,7 +79,7 @@ async fn a_clock_that_was_set_back() {
 async fn a_server_that_is_gone() {
     let mut redis = Redis::start();
     redis.kill();
-    let address = lockfast::Address::parse(&redis.url()).unwrap();
+    let address = lockfast_core::Address::parse(&redis.url()).unwrap();
     let error = lockfast_backend_redis::diagnose(address).await.unwrap_err();
     assert_eq!(error.kind(), lockfast::ErrorKind::Unreachable, "{error}");
 }

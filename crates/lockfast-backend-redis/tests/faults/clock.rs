@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockfast::{LossCause, Moment, Released, RevokeOutcome, RevokeRequest};
+use lockfast::{LossCause, Moment, Released, RevokeOutcome};
 use lockfast_faults::server::Server as _;
 
 use crate::kit::{Setup, connect, hold, hold_detached, loss, refusal, ttl, wait_for_renewal};
@@ -98,12 +98,8 @@ async fn a_step_back_keeps_a_dead_holder() {
     let refused = refusal(&locker, NAME).await;
     let remaining = refused.lock.holders[0].remaining;
     assert!(remaining > STEP / 2 && remaining <= STEP + TTL, "{remaining:?}");
-    let request = RevokeRequest {
-        name: lease.name.clone(),
-        expect_fence: Some(lease.fence),
-        reason: "the clock stepped".to_owned(),
-    };
-    let outcome = locker.revoke(request).await.unwrap();
+    let revoked = locker.revoke_fence(&lease.name, lease.fence, "the clock stepped").await;
+    let outcome = revoked.unwrap();
     assert!(matches!(outcome, RevokeOutcome::Revoked(_)), "{outcome:?}");
     let next = hold(&locker, NAME, ttl(TTL)).await;
     assert!(next.fence().get() > lease.fence.get());

@@ -222,7 +222,7 @@ async fn promotion_of_a_stale_replica() {
 async fn script_flush() {
     let redis = Redis::start();
     let locker = connect(&redis.url()).await;
-    let mutex = locker.mutex(NAME).unwrap().with(ttl(TTL)).unwrap();
+    let mutex = locker.mutex(NAME).unwrap().with_options(ttl(TTL));
     redis.cli(&["SCRIPT", "FLUSH"]);
     let guard = bounded(mutex.acquire()).await.unwrap();
     redis.cli(&["SCRIPT", "FLUSH"]);
@@ -266,8 +266,8 @@ async fn nobody_overtakes_a_living_holder(url: String, lose_data: impl FnOnce())
     while !over.has_passed(Moment::now()) {
         assert!(guard.check().is_ok(), "{:?}", guard.status());
         // It may be refused as taken or with an error, but it is refused.
-        let mutex = second.mutex(NAME).unwrap().with(ttl(TTL).retries(0)).unwrap();
-        if let Ok(Attempt::Granted(other)) = bounded(mutex.try_acquire()).await {
+        let mutex = second.mutex(NAME).unwrap().with_options(ttl(TTL).retries(0));
+        if let Ok(Attempt::Acquired(other)) = bounded(mutex.try_acquire()).await {
             panic!("{other:?} beside {guard:?}");
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -308,8 +308,7 @@ async fn quarantine_after_promotion_of_a_stale_replica() {
 async fn quarantine_limits_the_ttl() {
     let redis = Redis::start();
     let locker = connect(&with_quarantine(&redis.url())).await;
-    let mutex = locker.mutex(NAME).unwrap();
-    let error = mutex.with(ttl(QUARANTINE * 2)).unwrap_err();
+    let error = failure(&locker, NAME, ttl(QUARANTINE * 2)).await;
     check_error(&error, ErrorKind::InvalidTtl, &["max_ttl"]);
     let error = failure(&locker, NAME, ttl(QUARANTINE).lock_delay(QUARANTINE)).await;
     check_error(&error, ErrorKind::InvalidTtl, &["max_ttl"]);

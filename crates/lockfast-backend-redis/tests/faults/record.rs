@@ -86,7 +86,7 @@ async fn a_held_lock_does_not_need_the_fence() {
     let guard = hold(&locker, NAME, ttl(TTL)).await;
     let waiter = tokio::spawn({
         let mutex = locker.mutex(NAME).unwrap();
-        let mutex = mutex.with(ttl(TTL).wait(Duration::from_secs(20))).unwrap();
+        let mutex = mutex.with_options(ttl(TTL).wait(Duration::from_secs(20)));
         async move { mutex.acquire().await }
     });
     let name = guard.name().clone();
@@ -145,7 +145,7 @@ async fn rubbish_in_the_bookkeeping() {
     }
     // Those who share a lock stand in the bookkeeping alone.
     let options = ttl(Duration::from_secs(3));
-    let lock = first.rwlock(NAME).unwrap().read().with(options.clone()).unwrap();
+    let lock = first.rwlock(NAME).unwrap().reader().with_options(options.clone());
     let reader = bounded(lock.acquire()).await.unwrap();
     let other = hold(&first, "other", options).await;
     redis.cli(&["SET", &shared, "rubbish"]);
@@ -164,10 +164,10 @@ async fn rubbish_among_those_who_share() {
     let (first, second) = (connect(&redis.url()).await, connect(&redis.url()).await);
     let shared = format!("lockfast:{{{NAME}}}:shared");
     for (field, value) in [("m", "zebra"), ("m", "x"), ("m", "p0"), ("e", "soon")] {
-        let lock = first.rwlock(NAME).unwrap().read().with(ttl(TTL)).unwrap();
+        let lock = first.rwlock(NAME).unwrap().reader().with_options(ttl(TTL));
         let reader = bounded(lock.acquire()).await.unwrap();
         redis.cli(&["HSET", &shared, field, value]);
-        let other = second.rwlock(NAME).unwrap().read().with(ttl(TTL)).unwrap();
+        let other = second.rwlock(NAME).unwrap().reader().with_options(ttl(TTL));
         let error = bounded(other.try_acquire()).await.err();
         check_error(&error.expect("an error"), ErrorKind::CorruptRecord, &[&shared]);
         assert_eq!(redis.cli(&["HLEN", &shared]), "3", "{field} {value}: nobody was let in");

@@ -40,7 +40,7 @@ async fn loading() {
     assert_eq!(error.retry(), Retry::Later);
     assert!(is_loading(), "it was told when there was nothing to tell any more");
     let (start, short) = (Moment::now(), Duration::from_millis(700));
-    let mutex = locker.mutex(NAME).unwrap().with(waiting().wait(short)).unwrap();
+    let mutex = locker.mutex(NAME).unwrap().with_options(waiting().wait(short));
     let error = bounded(mutex.acquire()).await.unwrap_err();
     check_error(&error, ErrorKind::Unreachable, &["loads its data"]);
     assert!(Moment::now().since(start) >= short, "it did not wait");
@@ -220,7 +220,7 @@ async fn a_hand_over_without_memory() {
     let held = hold(&locker, NAME, ttl(TTL)).await;
     let waiter = tokio::spawn({
         let options = Options::default().ttl(TTL).wait(TTL * 3);
-        let mutex = locker.mutex(NAME).unwrap().with(options).unwrap();
+        let mutex = locker.mutex(NAME).unwrap().with_options(options);
         async move { mutex.acquire().await }
     });
     let name = held.name().clone();

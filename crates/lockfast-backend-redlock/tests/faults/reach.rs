@@ -4,7 +4,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, LeaseStatus, Moment, Released, RevokeOutcome, RevokeRequest, Vote};
+use lockfast::{ErrorKind, LeaseStatus, Moment, Released, RevokeOutcome};
+use lockfast_core::Vote;
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::server::Server as _;
 
@@ -292,9 +293,7 @@ async fn a_holder_lets_go_while_its_lock_is_taken_away() {
         drop(guard.release().await);
     });
     ways.0[1..].iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(80))));
-    let name = lockfast::LockName::new(NAME).unwrap();
-    let request = RevokeRequest { name, expect_fence: None, reason: "maintenance".into() };
-    let outcome = bounded(operator.revoke(request)).await.unwrap();
+    let outcome = bounded(operator.revoke(NAME, "maintenance")).await.unwrap();
     assert!(
         matches!(&outcome, RevokeOutcome::Revoked(holders) if holders.len() == 1),
         "{outcome:?}"

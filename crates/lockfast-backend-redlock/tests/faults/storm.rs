@@ -37,7 +37,7 @@ impl Account {
 
 async fn write(locker: Locker, account: Arc<Account>) {
     let options = Options::default().ttl(Duration::from_secs(2)).wait(Duration::from_secs(5));
-    let mutex = locker.mutex(NAME).unwrap().with(options).unwrap();
+    let mutex = locker.mutex(NAME).unwrap().with_options(options);
     while !account.is_over.load(Ordering::SeqCst) {
         // No quorum for a while is a part of the game.
         let Ok(guard) = mutex.acquire().await else { continue };

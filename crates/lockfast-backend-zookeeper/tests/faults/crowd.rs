@@ -59,7 +59,7 @@ async fn a_release_wakes_one() {
 
 async fn hold_long(locker: &Locker) -> Guard {
     let options = Options::default().ttl(TTL).wait_forever();
-    let lock = locker.mutex(NAME).unwrap().with(options).unwrap();
+    let lock = locker.mutex(NAME).unwrap().with_options(options);
     lock.acquire().await.unwrap()
 }
 

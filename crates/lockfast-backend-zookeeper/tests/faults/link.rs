@@ -196,7 +196,7 @@ async fn a_lost_reply() {
 async fn lost_replies_to_those_who_ask_for_permits() {
     const PERMITS: u32 = 8;
     let net = Net::start().await;
-    let semaphore = net.way.far.semaphore(NAME, PERMITS).unwrap().with(ttl(TTL * 3)).unwrap();
+    let semaphore = net.way.far.semaphore(NAME, PERMITS).unwrap().with_options(ttl(TTL * 3));
     semaphore.acquire().await.unwrap().release().await.unwrap();
     net.way.proxy.set_open(Link::SwallowReplies);
     let acquiring: Vec<_> = (0..PERMITS)
@@ -224,7 +224,7 @@ async fn a_lost_reply_of_somebody_who_gave_up() {
     let kept = hold(&net.way.far, "kept", ttl(TTL)).await;
     hold(&net.way.far, NAME, ttl(TTL)).await.release().await.unwrap();
     net.way.proxy.set_open(Link::SwallowReplies);
-    let mutex = net.way.far.mutex(NAME).unwrap().with(ttl(TTL)).unwrap();
+    let mutex = net.way.far.mutex(NAME).unwrap().with_options(ttl(TTL));
     let taking = tokio::spawn(async move { mutex.acquire().await });
     eventually("the node is created", TTL * 3, async || net.claims() == 1).await;
     taking.abort();
@@ -241,7 +241,7 @@ async fn a_late_request() {
     let before = net.way.proxy.accepted();
     // The connections of now only: whatever is sent over them is delivered much later.
     net.way.proxy.set_open(Link::HoldRequests);
-    let mutex = net.way.far.mutex(NAME).unwrap().with(ttl(TTL).retries(0)).unwrap();
+    let mutex = net.way.far.mutex(NAME).unwrap().with_options(ttl(TTL).retries(0));
     let taking = tokio::time::timeout(Duration::from_millis(300), mutex.acquire());
     assert!(taking.await.is_err(), "it was granted over a held link");
     // The engine undoes it over a new connection.
@@ -340,7 +340,7 @@ async fn all_are_told_that_nobody_serves() {
     let options = ttl(TTL).wait(TIME_MAX).retries(0);
     let asking: Vec<_> = (0..ASKERS)
         .map(|_| {
-            let mutex = locker.mutex(NAME).unwrap().with(options.clone()).unwrap();
+            let mutex = locker.mutex(NAME).unwrap().with_options(options.clone());
             tokio::spawn(async move { mutex.acquire().await.unwrap_err() })
         })
         .collect();

@@ -127,7 +127,7 @@ async fn a_member_that_lags_is_asked_for_the_line() {
     proxies[1].set(Link::Close);
     let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
     let locker = connect(&ensemble.url_of(&addresses)).await;
-    let semaphore = locker.semaphore(NAME, PERMITS).unwrap().with(ttl(TTL)).unwrap();
+    let semaphore = locker.semaphore(NAME, PERMITS).unwrap().with_options(ttl(TTL));
     semaphore.acquire().await.unwrap().release().await.unwrap();
     for place in followers {
         ensemble.set_links_of(place, Link::Delay(Duration::from_millis(300)));

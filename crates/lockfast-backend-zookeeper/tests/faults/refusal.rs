@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Options, Released};
+use lockfast::{ErrorKind, Released};
 use lockfast_faults::redis::Redis;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -82,7 +82,7 @@ async fn a_claim_that_cannot_be_read_is_not_gone() {
     hold(&anonymous, NAME, ttl(TTL)).await.release().await.unwrap();
     let owner = connect(&format!("zookeeper://app:word@{}", server.address())).await;
     let guard = hold(&owner, NAME, ttl(TTL)).await;
-    let lock = anonymous.mutex(NAME).unwrap().with(ttl(TTL).wait(TTL)).unwrap();
+    let lock = anonymous.mutex(NAME).unwrap().with_options(ttl(TTL).wait(TTL));
     let error = bounded(lock.acquire()).await.unwrap_err();
     check_error(&error, ErrorKind::Permission, &["ACL"]);
     assert_eq!(claims(&server, NAME).len(), 1, "nothing is left of the waiter");
@@ -261,11 +261,7 @@ async fn a_ttl_that_the_server_does_not_keep() {
     let server = Setup::new().tick(Duration::from_secs(1)).start();
     let locker = connect(&server.url()).await;
     let mutex = locker.mutex(NAME).unwrap();
-    let short = Options::default().ttl(Duration::from_millis(500));
-    let error = match mutex.with(short) {
-        Err(error) => error,
-        Ok(mutex) => bounded(mutex.acquire()).await.unwrap_err(),
-    };
+    let error = bounded(mutex.ttl(Duration::from_millis(500)).acquire()).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidTtl, &["2"]);
     hold(&locker, NAME, ttl(Duration::from_secs(2))).await.release().await.unwrap();
     assert!(server.session().children(&format!("/{NAME}")).is_empty());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{ErrorKind, LockName, Locker, LossCause, Released, RevokeOutcome, RevokeRequest};
+use lockfast::{ErrorKind, Locker, LossCause, Released, RevokeOutcome};
 use lockfast_faults::proxy::{Link, Proxy};
 
 use crate::kit::{
@@ -214,10 +214,7 @@ async fn the_lock_is_taken_away_during_a_hand_over() {
         let waiter = queue_for(&second, NAME, ttl(length).wait(TIME_MAX)).await;
         guard.release().await.unwrap();
         let next = bounded(waiter).await.unwrap();
-        let name = LockName::new(NAME).unwrap();
-        let reason = "needed elsewhere".to_owned();
-        let request = RevokeRequest { name, expect_fence: None, reason };
-        let revoked = first.revoke(request).await.unwrap();
+        let revoked = first.revoke(NAME, "needed elsewhere").await.unwrap();
         assert!(matches!(revoked, RevokeOutcome::Revoked(_)), "{revoked:?}");
         causes.push(loss(&next, TTL).await);
         eventually("nothing is left", TTL, async || claims(&server, NAME).is_empty()).await;

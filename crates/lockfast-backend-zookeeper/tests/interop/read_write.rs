@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{Attempt, Guard, Locker, Options};
+use lockfast::{Guard, Locker, Options};
 
 use crate::kit::foreign::{self, Kind};
 use crate::kit::{TIME_MAX, ZooKeeper, bounded, claims, connect, eventually};
@@ -19,17 +19,16 @@ async fn start() -> (ZooKeeper, Locker) {
 
 async fn read(locker: &Locker) -> Guard {
     let options = Options::default().ttl(TTL).wait(TIME_MAX);
-    bounded(locker.rwlock(NAME).unwrap().read().with(options).unwrap().acquire()).await.unwrap()
+    bounded(locker.rwlock(NAME).unwrap().with_options(options).read()).await.unwrap()
 }
 
 async fn write(locker: &Locker) -> Guard {
     let options = Options::default().ttl(TTL).wait(TIME_MAX);
-    bounded(locker.rwlock(NAME).unwrap().write().with(options).unwrap().acquire()).await.unwrap()
+    bounded(locker.rwlock(NAME).unwrap().with_options(options).write()).await.unwrap()
 }
 
 async fn is_free_to_write(locker: &Locker) -> bool {
-    let lock = locker.rwlock(NAME).unwrap().write();
-    matches!(bounded(lock.try_acquire()).await.unwrap(), Attempt::Granted(_))
+    bounded(locker.rwlock(NAME).unwrap().try_write()).await.unwrap().is_acquired()
 }
 
 async fn until_claims(server: &ZooKeeper, count: usize) {

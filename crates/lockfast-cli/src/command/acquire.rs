@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &Acquire, global: &Global, output: &Output) -> Out
         signal = signals.next() => return Err(Failure::quiet(exit::of_signal(signal.as_raw()))),
     };
     let time = LeaseTime::of(Some(ttl)).fit(locker.profile(), output);
-    let lock = locker.lock(&name, mode)?.with(options.ttl(time.ttl))?;
+    let lock = locker.any_lock(&name, mode)?.with_options(options.ttl(time.ttl));
     let acquisition = lock.acquire_detached();
     let lease = wait_for(acquisition, &locker, &name, &mut signals, output).await?;
     if let Err(failure) = print(&lease, output) {

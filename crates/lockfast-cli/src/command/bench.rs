@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use lockfast::{Guard, Locker, Mode, Moment};
+use lockfast::{Guard, Locker, Moment};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -48,7 +48,7 @@ async fn cycle(store: &Store, tasks: u32, seconds: u64, output: &Output) -> Outc
     let start = Moment::now();
     let mut running = JoinSet::new();
     for number in 0..tasks {
-        let lock = locker.lock(name("cycle", number), Mode::Exclusive)?;
+        let lock = locker.mutex(name("cycle", number))?;
         let stop = Arc::clone(&stop);
         running.spawn(async move {
             let mut latencies = Vec::new();
@@ -88,7 +88,7 @@ async fn handover(store: &Store, waiters: u32, seconds: u64, output: &Output) ->
     let mut locks = Vec::new();
     for _ in 0..waiters {
         let locker = store.connect(Locker::builder()).await?;
-        locks.push(locker.lock(name("handover", 0), Mode::Exclusive)?);
+        locks.push(locker.mutex(name("handover", 0))?);
     }
     let mut running = JoinSet::new();
     let start = Moment::now();
@@ -201,7 +201,7 @@ async fn take_many(locker: &Locker, leases: u32) -> Result<Vec<Guard>, Failure> 
     let mut guards = Vec::with_capacity(leases as usize);
     let mut taking = JoinSet::new();
     for number in 0..leases {
-        let lock = locker.lock(name("renew", number), Mode::Exclusive)?;
+        let lock = locker.mutex(name("renew", number))?;
         taking.spawn(async move { lock.acquire().await });
         while taking.len() >= AT_ONCE as usize {
             guards.extend(next(&mut taking).await?);

@@ -32,7 +32,7 @@ async fn campaign(args: &Elect, global: &Global, output: &Output) -> Outcome {
     let plan = Plan::new("elect", &args.name, &claim, OnLost::Kill, &args.work)?;
     let mut site = Site::prepare(&plan, &Token::default(), global, output).await?;
     let time = time.fit(site.locker.profile(), output);
-    let leader = site.locker.leader(&plan.name)?.with(time.apply_to(options))?;
+    let leader = site.locker.leader(&plan.name)?.with_options(time.apply_to(options));
     let terms = Terms { ttl: time.ttl, once: None, ends_by_signal: true };
     loop {
         let election = be_elected(&leader);

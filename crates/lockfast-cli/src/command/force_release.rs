@@ -2,9 +2,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use lockfast::{
-    Error, ErrorKind, Fence, HolderView, LockName, LockView, Locker, RevokeOutcome, RevokeRequest,
-};
+use lockfast::{Error, ErrorKind, Fence, HolderView, LockName, LockView, Locker, RevokeOutcome};
 use lockfast_core::error::{is_printable, quote};
 use serde_json::json;
 
@@ -47,8 +45,11 @@ pub(crate) async fn run(args: &ForceRelease, global: &Global, output: &Output) -
         expect_fence = expect_fence.or(shown.holders.iter().find_map(|holder| holder.fence));
     }
     let shown = quote(name.as_str());
-    let request = RevokeRequest { name: name.clone(), expect_fence, reason };
-    match locker.revoke(request).await.map_err(|error| say_doubt(error, &shown))? {
+    let revoked = match expect_fence {
+        Some(fence) => locker.revoke_fence(&name, fence, &reason).await,
+        None => locker.revoke(&name, &reason).await,
+    };
+    match revoked.map_err(|error| say_doubt(error, &shown))? {
         RevokeOutcome::Revoked(holders) => {
             report(&name, &holders, output)?;
             Ok(0)

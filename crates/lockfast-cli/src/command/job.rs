@@ -193,17 +193,18 @@ pub(super) fn conclude(
     output: &Output,
 ) -> Outcome {
     let lost = match released {
-        Ok(Released::Released | Released::StillHeld | Released::Kept { .. }) => false,
         Ok(Released::AlreadyLost(_)) => true,
         Ok(Released::Unknown { expires_in, error }) => {
             output.warn(&format!(
-                "the lock could not be released and expires in {}: {error}",
+                "the lock could not be released and expires in {}: {error:#}",
                 brief(expires_in)
             ));
             false
         }
+        Ok(_) => false,
         Err(error) => {
-            output.warn(&format!("the lock could not be released and is left to expire: {error}"));
+            output
+                .warn(&format!("the lock could not be released and is left to expire: {error:#}"));
             false
         }
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{Lease, OnceAttempt};
+use lockfast::Attempt;
 
 use super::job::{self, Plan, Site, Terms};
 use super::view::describe_refusal;
@@ -34,17 +34,17 @@ async fn start_and_run(args: &Once, global: &Global, output: &Output) -> Outcome
     let claim = Claim { label: args.label.clone(), ..Claim::default() };
     let plan = Plan::new("once", &args.name, &claim, OnLost::Kill, &args.work)?;
     let mut site = Site::prepare(&plan, &args.token, global, output).await?;
-    let once = site.locker.once(&plan.name, at_most)?.at_least(at_least)?;
+    let once = site.locker.once(&plan.name, at_most)?.at_least(at_least);
     let start = once.start();
     let attempt = wait_for(start, &site.locker, &plan.name, &mut site.signals, output).await?;
     let guard = match attempt {
-        OnceAttempt::Granted(guard) => guard,
-        OnceAttempt::Taken(refusal) => {
+        Attempt::Acquired(guard) => guard,
+        Attempt::Taken(refusal) => {
             let who = describe_refusal(&refusal);
             return Err(Failure::new(NOT_ACQUIRED, format!("skipped: {who}")));
         }
     };
-    let lease = Lease::clone(&guard);
+    let lease = guard.lease().clone();
     let times = OnceTimes { at_most, at_least, started_ns: guard.started().host_ns() };
     let terms = Terms { ttl: at_most, once: Some(times), ends_by_signal: false };
     let (verdict, supervisor) = site.supervise(&plan, &lease, terms, output).await;

@@ -29,7 +29,7 @@ async fn hold_and_run(args: &Run, global: &Global, output: &Output) -> Outcome {
     let plan = Plan::new("run", &args.name, &args.claim, args.on_lost, &args.work)?;
     let mut site = Site::prepare(&plan, &args.token, global, output).await?;
     let time = time.fit(site.locker.profile(), output);
-    let lock = site.locker.lock(&plan.name, plan.mode)?.with(time.apply_to(options))?;
+    let lock = site.locker.any_lock(&plan.name, plan.mode)?.with_options(time.apply_to(options));
     let acquisition = lock.acquire_full();
     let guard = wait_for(acquisition, &site.locker, &plan.name, &mut site.signals, output).await?;
     let lease = Lease::clone(&guard);

@@ -50,7 +50,9 @@ pub(crate) async fn wait_for<T>(
 fn refused(error: Error) -> Failure {
     match error.refusal() {
         Some(refusal) => Failure::new(NOT_ACQUIRED, describe_refusal(refusal)),
-        None if error.kind() == ErrorKind::Taken => Failure::new(NOT_ACQUIRED, error.to_string()),
+        None if error.kind() == ErrorKind::Taken => {
+            Failure::new(NOT_ACQUIRED, format!("{error:#}"))
+        }
         None => error.into(),
     }
 }
@@ -123,7 +125,7 @@ mod tests {
         let mut place = Place::default();
         let mut at = |waiting| {
             let name = LockName::new("a").unwrap();
-            place.describe(&LockView { name, holders: Vec::new(), waiting })
+            place.describe(&LockView::new(name, Vec::new(), waiting))
         };
         assert_eq!(at(3), "place 3 of 3 in the queue");
         assert_eq!(at(5), "place 3 of 5 in the queue");

@@ -187,7 +187,7 @@ impl<'a> Supervisor<'a> {
         let mut children = signal(SignalKind::child())
             .map_err(|error| Failure::internal("signals cannot be received", error))?;
         let mut lost = std::pin::pin!(lease.lost());
-        let mut seen = 0;
+        let mut changes = lease.changes();
         loop {
             let backstop = self.backstop();
             tokio::select! {
@@ -204,10 +204,7 @@ impl<'a> Supervisor<'a> {
                     Err(error) => return Err(guard_died(&format!(": {error}"))),
                 },
                 cause = &mut lost, if self.lost_at.is_none() => self.lose(&cause),
-                version = lease.changed(seen), if self.lost_at.is_none() => {
-                    seen = version;
-                    self.tell_deadline();
-                }
+                _ = changes.next(), if self.lost_at.is_none() => self.tell_deadline(),
                 signal = signals.next() => self.pass_on(signal),
                 _ = children.recv() => drop(tree::reap()),
                 () = self.timer.wait(backstop) => {

@@ -318,7 +318,7 @@ impl Warden {
         let holder = HolderId::parse(&self.start.holder)?;
         match self.start.once {
             Some(OnceTimes { at_most, at_least, started_ns }) => {
-                let job = locker.once(&name, at_most)?.at_least(at_least)?;
+                let job = locker.once(&name, at_most)?.at_least(at_least);
                 job.finish_detached(holder, Moment::from_host_ns(started_ns)).await?;
             }
             None => {

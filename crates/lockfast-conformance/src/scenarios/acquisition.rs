@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{Attempt, ErrorKind, Feature, Lock, Moment, Released};
+use lockfast::{Attempt, ErrorKind, Feature, Moment, Mutex, Released};
 
 use super::{long_lease, mutex, short_lease};
 use crate::arena::{Arena, Client, PATIENCE, finish, name};
@@ -301,7 +301,7 @@ async fn dropped_while_waiting_in_a_long_outage_is_undone(arena: Arena) {
 async fn dropped_during_the_hand_over_is_undone(arena: Arena) {
     let locker = arena.locker(&FaultSwitch::default()).await;
     let client = arena.client().await;
-    let lock: Lock = mutex(&locker, &long_lease(&arena));
+    let lock: Mutex = mutex(&locker, &long_lease(&arena));
     let mut dice = arena.seed.dice();
     for _ in 0..20 {
         let held = client.take(client.waiting_request(&name("a"))).await;

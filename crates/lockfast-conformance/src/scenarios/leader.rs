@@ -44,7 +44,7 @@ async fn locker(arena: &Arena) -> Locker {
 }
 
 fn campaign(locker: &Locker, options: &Options) -> Campaign {
-    let leader = locker.leader("a").expect("a name").with(options.clone()).expect("valid options");
+    let leader = locker.leader("a").expect("a name").with_options(options.clone());
     leader.campaign().expect("a campaign")
 }
 

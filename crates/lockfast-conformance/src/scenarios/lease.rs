@@ -23,7 +23,6 @@ pub(super) const GROUP: Group = Group {
         }),
         Case::new("ends_with_its_guard", |arena| Box::pin(ends_with_its_guard(arena))),
         Case::new("is_given_back_once", |arena| Box::pin(is_given_back_once(arena))),
-        Case::new("ends_with_its_last_guard", |arena| Box::pin(ends_with_its_last_guard(arena))),
         Case::new("that_is_cut_off_ends_when_the_link_is_back", |arena| {
             Box::pin(that_is_cut_off_ends_when_the_link_is_back(arena))
         }),
@@ -130,24 +129,6 @@ async fn ends_with_its_guard(arena: Arena) {
     drop(guard);
     assert!(Moment::now().since(start) < Duration::from_secs(1), "a drop has blocked");
     finish(client.wait_for(client.waiting_request(&name("a")))).await;
-}
-
-/// P6: a lease that was entered again ends with its last guard.
-async fn ends_with_its_last_guard(arena: Arena) {
-    let locker = arena.locker(&FaultSwitch::default()).await;
-    let client = arena.client().await;
-    let outer = mutex(&locker, &long_lease(&arena)).acquire().await.expect("a grant");
-    let inner = outer.reenter().expect("it is held");
-    let innermost = inner.reenter().expect("it is held");
-    assert_eq!(inner.fence(), outer.fence());
-    let released = inner.release().await.expect("an answer");
-    assert!(matches!(released, Released::StillHeld), "{released:?}");
-    drop(outer);
-    innermost.check().expect("one guard is left");
-    client.be_refused(client.request(&name("a"))).await;
-    let released = innermost.release().await.expect("an answer");
-    assert!(matches!(released, Released::Released), "{released:?}");
-    client.take(client.request(&name("a"))).await;
 }
 
 /// P6: a release that cannot reach the store says when the lock will be free, and the keeper

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Lease, LeaseStatus, Lock, LossCause, Moment, Released, RevokeRequest};
+use lockfast::{ErrorKind, Lease, LeaseStatus, LossCause, Moment, Mutex, Released, blocking};
 
 use super::{long_lease, mutex, short_lease};
 use crate::arena::{Arena, PATIENCE, finish, name};
@@ -47,10 +47,14 @@ pub(super) const GROUP: Group = Group {
 const SCHEDULING: Duration = Duration::from_millis(400);
 
 /// Watches a lease from a thread of its own, without any executor: `check` must say lost from the
-/// deadline on, and the cancellation must have fired soon after.
+/// deadline on, and whoever waits for the loss must be told soon after.
 fn watch_from_a_thread(lease: Lease) -> std::thread::JoinHandle<Duration> {
     std::thread::spawn(move || {
-        let cancellation = lease.cancellation();
+        let waiting = blocking::Lease::from(lease.clone());
+        let waiter = std::thread::spawn(move || {
+            waiting.lost().expect("no executor is blocked");
+            Moment::now()
+        });
         let start = Moment::now();
         loop {
             let deadline = lease.deadline();
@@ -62,8 +66,8 @@ fn watch_from_a_thread(lease: Lease) -> std::thread::JoinHandle<Duration> {
                     before.since(deadline)
                 );
             }
-            if cancellation.is_cancelled() {
-                return before.since(deadline);
+            if waiter.is_finished() {
+                return waiter.join().expect("no panic").since(deadline);
             }
             assert!(before.since(start) < PATIENCE, "the loss is never told");
             std::thread::sleep(Duration::from_millis(1));
@@ -72,7 +76,7 @@ fn watch_from_a_thread(lease: Lease) -> std::thread::JoinHandle<Duration> {
 }
 
 /// Cuts the link and blocks the thread that it runs on for much longer than the lease lasts.
-async fn hold_and_block(lock: Lock, switch: FaultSwitch, ttl: Duration) {
+async fn hold_and_block(lock: Mutex, switch: FaultSwitch, ttl: Duration) {
     let guard = lock.acquire().await.expect("a grant");
     switch.set_all(Fault::Hang);
     let watcher = watch_from_a_thread(guard.lease().clone());
@@ -149,8 +153,7 @@ async fn is_final(arena: Arena) {
     tokio::time::sleep(ttl / 2).await;
     assert_eq!(guard.status(), LeaseStatus::Lost(cause.clone()));
     assert_eq!(guard.remaining(), Duration::ZERO);
-    assert!(guard.cancellation().is_cancelled());
-    guard.reenter().expect_err("it is lost");
+    assert!(!guard.is_held());
     let fence = guard.fence();
     let released = guard.release().await.expect("an answer");
     assert!(matches!(&released, Released::AlreadyLost(why) if *why == cause), "{released:?}");
@@ -175,11 +178,10 @@ async fn comes_after_jeopardy(arena: Arena) {
 }
 
 async fn wait_for_jeopardy(lease: &Lease) -> Moment {
-    let mut seen = 0;
+    let mut changes = lease.changes();
     loop {
-        let change = tokio::time::timeout(PATIENCE, lease.changed(seen)).await;
-        seen = change.expect("the failed renewal shows");
-        match lease.status() {
+        let change = tokio::time::timeout(PATIENCE, changes.next()).await;
+        match change.expect("the failed renewal shows") {
             LeaseStatus::Jeopardy { until, failure } => {
                 assert!(!failure.is_empty(), "the failure is not named");
                 return until;
@@ -245,12 +247,8 @@ async fn by_revocation_is_told_with_the_reason(arena: Arena) {
     let locker = arena.locker(&FaultSwitch::default()).await;
     let operator = arena.locker(&FaultSwitch::default()).await;
     let guard = mutex(&locker, &options).acquire().await.expect("a grant");
-    let request = RevokeRequest {
-        name: guard.name().clone(),
-        expect_fence: Some(guard.fence()),
-        reason: "it hangs".into(),
-    };
-    operator.revoke(request).await.expect("an answer");
+    let revoked = operator.revoke_fence(guard.name(), guard.fence(), "it hangs").await;
+    revoked.expect("an answer");
     let sent = Moment::now();
     let cause = tokio::time::timeout(PATIENCE, guard.lost()).await.expect("it is told");
     let took = Moment::now().since(sent);

@@ -8,11 +8,12 @@ mod loss;
 mod once;
 mod primitives;
 mod process;
+mod reentrance;
 mod shared_state;
 
 use std::time::Duration;
 
-use lockfast::{Lock, Locker, Mode, Options};
+use lockfast::{Locker, Mutex, Options};
 
 use crate::arena::Arena;
 use crate::case::Group;
@@ -25,6 +26,7 @@ pub(crate) const GROUPS: &[&Group] = &[
     &once::GROUP,
     &primitives::GROUP,
     &process::GROUP,
+    &reentrance::GROUP,
     &shared_state::GROUP,
 ];
 
@@ -42,7 +44,6 @@ fn short_lease(arena: &Arena) -> (Duration, Options) {
     (ttl, options)
 }
 
-fn mutex(locker: &Locker, options: &Options) -> Lock {
-    let lock = locker.lock("a", Mode::Exclusive).expect("a valid name");
-    lock.with(options.clone()).expect("valid options")
+fn mutex(locker: &Locker, options: &Options) -> Mutex {
+    locker.mutex("a").expect("a valid name").with_options(options.clone())
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Feature, Locker, Moment, Once, OnceAttempt, OnceGuard, Ran, Released};
+use lockfast::{Attempt, ErrorKind, Feature, Locker, Moment, Once, OnceGuard, Ran, Released};
 
 use super::LONG_TTL;
 use crate::arena::{Arena, Client, GRACE, PATIENCE, finish, name};
@@ -40,8 +40,8 @@ fn long_job(arena: &Arena, locker: &Locker) -> Once {
 
 async fn start(job: &Once) -> OnceGuard {
     match job.start().await.expect("an answer") {
-        OnceAttempt::Granted(guard) => guard,
-        OnceAttempt::Taken(refusal) => panic!("nobody has it: {refusal}"),
+        Attempt::Acquired(guard) => guard,
+        Attempt::Taken(refusal) => panic!("nobody has it: {refusal}"),
     }
 }
 
@@ -70,14 +70,14 @@ async fn runs_in_one_place(arena: Arena) {
 }
 
 /// The times of a job that ends before its `at_least`, and the job; a store whose leases end with the
-/// process refuses it when it is made.
-fn brief_job(arena: &Arena, locker: &Locker) -> Option<(Duration, Once)> {
+/// process refuses to start it.
+async fn brief_job(arena: &Arena, locker: &Locker) -> Option<(Duration, Once)> {
     let at_least = arena.ttl(Duration::from_secs(1));
     let job = long_job(arena, locker).at_least(at_least);
     if arena.profile.lack_of(Feature::Detached).is_none() {
-        return Some((at_least, job.expect("valid times")));
+        return Some((at_least, job));
     }
-    let error = job.expect_err("no lease outlives its process");
+    let error = job.start().await.expect_err("no lease outlives its process");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     None
 }
@@ -110,7 +110,7 @@ async fn check_kept(client: &Client, at_least: Duration, before: Moment, after: 
 async fn is_kept_for_at_least(arena: Arena) {
     let locker = locker(&arena).await;
     let client = arena.client().await;
-    let Some((at_least, job)) = brief_job(&arena, &locker) else { return };
+    let Some((at_least, job)) = brief_job(&arena, &locker).await else { return };
     let before = Moment::now();
     let guard = start(&job).await;
     let after = Moment::now();
@@ -139,7 +139,7 @@ async fn is_kept_for_at_least(arena: Arena) {
 async fn that_is_cancelled_is_kept_for_at_least(arena: Arena) {
     let locker = locker(&arena).await;
     let client = arena.client().await;
-    let Some((at_least, job)) = brief_job(&arena, &locker) else { return };
+    let Some((at_least, job)) = brief_job(&arena, &locker).await else { return };
     let before = Moment::now();
     // Whoever is cancelled before its job begins has not run, and keeps nothing.
     let (begin, begun) = tokio::sync::oneshot::channel();

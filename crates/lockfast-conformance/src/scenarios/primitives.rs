@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{Attempt, ErrorKind, Feature, Mode, MultiLock, Options, Released};
+use lockfast::{Attempt, ErrorKind, Feature, Mode, Released};
 
 use super::long_lease;
 use crate::arena::{Arena, finish};
@@ -47,7 +47,7 @@ async fn a_mutex_is_exclusive(arena: Arena) {
     let released = guard.release().await.expect("an answer");
     assert!(matches!(released, Released::Released), "{released:?}");
     let attempt = mutex.try_acquire().await.expect("an answer");
-    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    assert!(matches!(attempt, Attempt::Acquired(_)), "{attempt:?}");
 }
 
 /// P1: a read–write lock has many readers or one writer.
@@ -56,15 +56,15 @@ async fn a_rwlock_has_readers_or_a_writer(arena: Arena) {
     let second = arena.locker(&FaultSwitch::default()).await;
     let lock = first.rwlock("rw").expect("a name");
     let other = second.rwlock("rw").expect("a name");
-    let one = lock.read().acquire().await.expect("a grant");
-    let two = other.read().acquire().await.expect("a grant");
-    assert_taken(&lock.write().try_acquire().await.expect("an answer"));
+    let one = lock.read().await.expect("a grant");
+    let two = other.read().await.expect("a grant");
+    assert_taken(&lock.try_write().await.expect("an answer"));
     one.release().await.expect("an answer");
     two.release().await.expect("an answer");
-    let writer = lock.write().acquire().await.expect("a grant");
-    assert_taken(&other.read().try_acquire().await.expect("an answer"));
+    let writer = lock.write().await.expect("a grant");
+    assert_taken(&other.try_read().await.expect("an answer"));
     writer.release().await.expect("an answer");
-    drop(lock.read().acquire().await.expect("a grant"));
+    drop(lock.read().await.expect("a grant"));
 }
 
 /// P1: a semaphore has as many holders as permits, and one number of them.
@@ -85,13 +85,8 @@ async fn a_semaphore_has_permits(arena: Arena) {
 async fn a_multi_lock_is_all_or_nothing(arena: Arena) {
     let locker = arena.locker(&FaultSwitch::default()).await;
     let client = arena.client().await;
-    let lock = |name: &str| {
-        let options = Options::default().wait(Duration::from_millis(100));
-        let lock = locker.lock(name, Mode::Exclusive).expect("a name");
-        lock.with(options).expect("valid options")
-    };
-    let blocker = lock("c").acquire().await.expect("a grant");
-    let all = MultiLock::new([lock("c"), lock("a"), lock("b")]).expect("three locks");
+    let blocker = locker.lock("c").await.expect("a grant");
+    let all = locker.multi(["c", "a", "b"]).expect("three locks").wait(Duration::from_millis(100));
     let error = all.acquire().await.expect_err("one of them is taken");
     assert_eq!(error.kind(), ErrorKind::Taken, "{error}");
     for name in ["a", "b"] {
@@ -110,13 +105,9 @@ async fn a_multi_lock_is_not_given_out_in_part(arena: Arena) {
     let locker = arena.locker(&FaultSwitch::default()).await;
     let client = arena.client().await;
     let ttl = arena.ttl(Duration::from_secs(2));
-    let lock = |name: &str| {
-        let lock = locker.lock(name, Mode::Exclusive).expect("a name");
-        lock.with(Options::default().ttl(ttl)).expect("valid options")
-    };
     let (a, b) = (crate::arena::name("a"), crate::arena::name("b"));
     let held = client.take(client.request(&b)).await;
-    let all = MultiLock::new([lock("a"), lock("b")]).expect("two locks");
+    let all = locker.multi(["a", "b"]).expect("two locks").ttl(ttl);
     let waiter = tokio::spawn(async move { all.acquire().await });
     client.until(&b, "it waits for the second", |view| view.waiting == 1).await;
     client.revoke(&a, None).await;
@@ -136,11 +127,8 @@ async fn multi_locks_do_not_deadlock(arena: Arena) {
         let (locker, options) = (arena.locker(&FaultSwitch::default()).await, options.clone());
         tasks.push(tokio::spawn(async move {
             for _ in 0..6 {
-                let locks = orders.map(|name| {
-                    let lock = locker.lock(name, Mode::Exclusive).expect("a name");
-                    lock.with(options.clone()).expect("valid options")
-                });
-                let all = MultiLock::new(locks).expect("three locks");
+                let all = locker.multi(orders).expect("three locks");
+                let all = all.with_options(options.clone());
                 let guard = all.acquire().await.expect("a grant");
                 guard.check().expect("all are held");
                 guard.release().await.expect("an answer");

@@ -110,5 +110,7 @@ impl Defect {
         (Self::ValueNeverEnds, "values::end_by_themselves"),
         (Self::FoldsCase, "values::and_locks_are_apart"),
         (Self::NeverExpires, "once::that_is_cancelled_is_kept_for_at_least"),
+        (Self::DoubleGrant, "reentrance::excludes_other_holders"),
+        (Self::WaiterOutlivesCancel, "reentrance::that_is_cancelled_is_not_counted"),
     ];
 }

@@ -175,13 +175,8 @@ impl Store {
             }
         };
         if !self.has(Defect::ChangeIsUntold) {
-            state.feeds.tell(&WatchEvent {
-                at: wall_clock(),
-                name: request.name,
-                kind: WatchKind::Changed,
-                fence: None,
-                label: Some(context.label.clone()),
-            });
+            let event = WatchEvent::new(wall_clock(), request.name, WatchKind::Changed);
+            state.feeds.tell(&event.with_label(Some(context.label.clone())));
         }
         outcome
     }
@@ -238,8 +233,7 @@ impl Store {
         {
             let waited = Moment::now().since(claim.asked);
             let lock = view(state, name);
-            let _ =
-                answer.send(Ok(AcquireOutcome::Taken(Refusal { lock, waited, votes: Vec::new() })));
+            let _ = answer.send(Ok(AcquireOutcome::Taken(Refusal::new(lock, waited))));
             if self.has(Defect::TimeoutLeavesClaim) {
                 claim.request.wait = Wait::Forever;
                 state.locks.entry(name.clone()).or_default().push(claim);
@@ -397,11 +391,7 @@ impl Store {
         if one_try {
             claims.remove(at);
             let (lock, waited) = (view(state, &name), Duration::ZERO);
-            return Entered::Now(Ok(AcquireOutcome::Taken(Refusal {
-                lock,
-                waited,
-                votes: Vec::new(),
-            })));
+            return Entered::Now(Ok(AcquireOutcome::Taken(Refusal::new(lock, waited))));
         }
         let claim = claims.remove(at);
         tell(state, &name, WatchKind::Queued, &claim);
@@ -553,28 +543,22 @@ fn view(state: &State, name: &LockName) -> LockView {
     let claims = state.locks.get(name).map_or(&[][..], Vec::as_slice);
     let holders = claims.iter().filter_map(|claim| {
         let granted = claim.granted.as_ref()?;
-        Some(HolderView {
-            label: Some(claim.label.clone()),
-            mode: claim.request.mode,
-            fence: Some(granted.fence),
-            since: granted.since,
-            remaining: granted.expires.remaining(now),
-        })
+        Some(
+            HolderView::new(claim.request.mode, granted.since, granted.expires.remaining(now))
+                .with_fence(Some(granted.fence))
+                .with_label(Some(claim.label.clone())),
+        )
     });
-    LockView {
-        name: name.clone(),
-        holders: holders.collect(),
-        waiting: claims.iter().filter(|claim| claim.granted.is_none()).count(),
-    }
+    LockView::new(
+        name.clone(),
+        holders.collect(),
+        claims.iter().filter(|claim| claim.granted.is_none()).count(),
+    )
 }
 
 fn tell(state: &mut State, name: &LockName, kind: WatchKind, claim: &Claim) {
-    let event = WatchEvent {
-        at: wall_clock(),
-        name: name.clone(),
-        kind,
-        fence: claim.granted.as_ref().map(|granted| granted.fence),
-        label: Some(claim.label.clone()),
-    };
+    let event = WatchEvent::new(wall_clock(), name.clone(), kind)
+        .with_fence(claim.granted.as_ref().map(|granted| granted.fence))
+        .with_label(Some(claim.label.clone()));
     state.feeds.tell(&event);
 }

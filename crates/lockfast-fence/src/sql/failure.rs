@@ -74,7 +74,7 @@ mod tests {
             let error = explain("CREATE TABLE x", said.into());
             assert_eq!((error.kind(), error.retry()), (ErrorKind::InvalidConfig, Retry::Never));
             assert!(error.to_string().contains("CREATE TABLE x"), "{error}");
-            assert!(error.to_string().contains(said), "{error}");
+            assert!(format!("{error:#}").contains(said), "{error:#}");
         }
     }
 

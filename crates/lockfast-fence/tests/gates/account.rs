@@ -1,6 +1,7 @@
 //! What the lock guards in these tests: a balance, and a history of fences.
 
-use lockfast::{BoxFuture, FencingToken, Result};
+use lockfast::{FencingToken, Result};
+use lockfast_core::BoxFuture;
 
 use crate::sql::Place;
 use crate::{etcd, file, http, mysql, postgres, redis, sqlite};

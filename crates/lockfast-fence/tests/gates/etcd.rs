@@ -1,7 +1,8 @@
 //! etcd, through its JSON gateway.
 
 use lockfast::fence::etcd::{Check, EtcdGate};
-use lockfast::{BoxFuture, ErrorKind, FencingToken, Result};
+use lockfast::{ErrorKind, FencingToken, Result};
+use lockfast_core::BoxFuture;
 use lockfast_faults::etcd::Etcd as Server;
 use serde_json::{Value, json};
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lockfast::fence::{FileGate, Passage};
-use lockfast::{BoxFuture, FencingToken, Result};
+use lockfast::{FencingToken, Result};
+use lockfast_core::BoxFuture;
 
 use crate::account::{Account, LOCK, START, Site};
 use crate::sql::Place;

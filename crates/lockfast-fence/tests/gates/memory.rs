@@ -4,14 +4,14 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use lockfast::fence::Gate;
-use lockfast::{DetachedLease, ErrorKind, Fence, FencingToken, Locker, Mode, Options};
+use lockfast::{DetachedLease, ErrorKind, Fence, FencingToken, Locker, Options};
 
 use crate::account::{LOCK, START};
 
 /// A holder that nobody renews: what a thread is that sleeps.
 async fn take(locker: &Locker, ttl: Duration) -> DetachedLease {
     let options = Options::default().ttl(ttl).wait(Duration::from_secs(60));
-    let lock = locker.lock(LOCK, Mode::Exclusive).unwrap().with(options).unwrap();
+    let lock = locker.mutex(LOCK).unwrap().with_options(options);
     lock.acquire_detached().await.unwrap()
 }
 
@@ -48,7 +48,7 @@ async fn a_fence_that_went_back_heals() {
     assert_eq!((refused.kind(), refused.fence_seen()), (ErrorKind::StaleFence, Some(ahead)));
     guard.release().await.unwrap();
     let options = Options::default().floor(refused.fence_seen().unwrap());
-    let guard = locker.mutex(LOCK).unwrap().with(options).unwrap().acquire().await.unwrap();
+    let guard = locker.mutex(LOCK).unwrap().with_options(options).acquire().await.unwrap();
     drop(account.open(&guard.token()).unwrap());
     assert_eq!(account.seen(), Some(guard.fence()));
 }

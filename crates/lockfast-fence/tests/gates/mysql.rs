@@ -1,7 +1,8 @@
 //! MySQL and MariaDB, with `mysql_async`.
 
 use lockfast::fence::sql::Dialect;
-use lockfast::{BoxFuture, ErrorKind, FencingToken, Result};
+use lockfast::{ErrorKind, FencingToken, Result};
+use lockfast_core::BoxFuture;
 use lockfast_faults::mysql::{Flavor, Mysql as Server};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts, Transaction, TxOpts, Value};

@@ -1,7 +1,8 @@
 //! PostgreSQL, with `tokio-postgres`.
 
 use lockfast::fence::sql::Dialect;
-use lockfast::{BoxFuture, Error, ErrorKind, FencingToken, Result, Retry};
+use lockfast::{Error, ErrorKind, FencingToken, Result, Retry};
+use lockfast_core::BoxFuture;
 use lockfast_faults::postgres::Postgres as Server;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Transaction};

@@ -31,7 +31,7 @@ pub(crate) fn start(directory: &Path, site: &Site, is_fenced: bool) -> Child {
 pub(crate) async fn lock(directory: &Path) -> Mutex {
     let locker = Locker::connect(&format!("embedded:{}", directory.display())).await.unwrap();
     let options = Options::default().ttl(TTL).wait(Duration::from_secs(60));
-    locker.mutex(LOCK).unwrap().with(options).unwrap()
+    locker.mutex(LOCK).unwrap().with_options(options)
 }
 
 /// No test but what the tests start: without its script it does nothing.

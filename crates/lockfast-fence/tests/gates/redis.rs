@@ -1,7 +1,8 @@
 //! Redis, with the crate `redis`.
 
 use lockfast::fence::redis::{Check, RedisGate};
-use lockfast::{BoxFuture, FencingToken, Result};
+use lockfast::{FencingToken, Result};
+use lockfast_core::BoxFuture;
 use lockfast_faults::redis::Redis as Server;
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, RedisError};

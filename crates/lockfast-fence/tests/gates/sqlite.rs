@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lockfast::fence::sql::Dialect;
-use lockfast::{BoxFuture, ErrorKind, FencingToken, Result};
+use lockfast::{ErrorKind, FencingToken, Result};
+use lockfast_core::BoxFuture;
 use rusqlite::{Connection, OptionalExtension as _, ToSql, Transaction, TransactionBehavior};
 
 use crate::account::{Account, START, Site};

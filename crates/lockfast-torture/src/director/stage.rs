@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockfast::{Address, ErrorKind, Locker, Mode, Moment};
-use lockfast_core::ClientId;
+use lockfast::{ErrorKind, Locker, Mode, Moment};
 use lockfast_core::capability::{Order, Reach};
+use lockfast_core::{Address, ClientId};
 use lockfast_faults::clock::Clock;
 use tokio::sync::watch;
 
@@ -176,7 +176,9 @@ async fn has_mode(locker: &Locker, name: &str, mode: Mode) -> Result<bool, Failu
     if locker.profile().require_mode(mode).is_err() {
         return Ok(false);
     }
-    let lock = locker.lock(name, mode)?.with(lockfast::Options::default().wait(PROBE_TIME_MAX))?;
+    let lock = locker
+        .any_lock(name, mode)?
+        .with_options(lockfast::Options::default().wait(PROBE_TIME_MAX));
     match lock.acquire().await {
         Ok(guard) => {
             guard.release().await?;

@@ -43,7 +43,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     match work(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "{error}");
+            let _ = writeln!(io::stderr(), "{error:#}");
             ExitCode::FAILURE
         }
     }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use lockfast::{Fence, Guard, Lease, LossCause, Moment, Released, RevokeOutcome, RevokeRequest};
+use lockfast::{Fence, Guard, Lease, LossCause, Moment, Released, RevokeOutcome};
 
 use super::task::{Task, Wish};
 use super::{THREADS, word_of_error, word_of_loss};
@@ -197,11 +197,15 @@ impl<'a> Hold<'a> {
     async fn revoke_from(&self, expect_fence: Option<Fence>) {
         let name = self.guard.name().clone();
         let lock = name.to_string();
-        let request = RevokeRequest { name, expect_fence, reason: "torture".into() };
         let recorder = &self.task.shared.recorder;
         recorder.record(What::Revoking { lock: lock.clone() });
         let mut revocation = Revocation { recorder, lock, how: "cancelled".into() };
-        revocation.how = match self.task.other_locker().revoke(request).await {
+        let locker = self.task.other_locker();
+        let revoked = match expect_fence {
+            Some(fence) => locker.revoke_fence(&name, fence, "torture").await,
+            None => locker.revoke(&name, "torture").await,
+        };
+        revocation.how = match revoked {
             Ok(RevokeOutcome::Revoked(_)) => "revoked".into(),
             Ok(RevokeOutcome::NotHeld | RevokeOutcome::OtherFence(_)) => "not_held".into(),
             Err(error) => word_of_error(error.kind()),
@@ -256,11 +260,9 @@ impl<'a> Hold<'a> {
         };
         let Some(released) = released else { return };
         let how = match released {
-            Ok(Released::Released | Released::StillHeld | Released::Kept { .. }) => {
-                "released".into()
-            }
             Ok(Released::AlreadyLost(_)) => "already_lost".into(),
             Ok(Released::Unknown { error, .. }) | Err(error) => word_of_error(error.kind()),
+            Ok(_) => "released".into(),
         };
         task.shared.recorder.record(What::Released { claim, how });
     }

@@ -106,7 +106,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Its errors are a log file; when that cannot be written, the code is all there is.
-            let _ = writeln!(io::stderr(), "{error}");
+            let _ = writeln!(io::stderr(), "{error:#}");
             ExitCode::FAILURE
         }
     }
@@ -187,7 +187,7 @@ async fn connect(script: &Script, mut ending: watch::Receiver<bool>) -> Option<L
             connected = builder.connect(&script.url) => match connected {
                 Ok(locker) => return Some(locker),
                 Err(error) => {
-                    let _ = writeln!(io::stderr(), "not connected: {error}");
+                    let _ = writeln!(io::stderr(), "not connected: {error:#}");
                 }
             },
             _ = ending.wait_for(|ends| *ends) => return None,

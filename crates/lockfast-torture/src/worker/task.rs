@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{Guard, Lock, Locker, Options};
+use lockfast::{AnyLock, Guard, Locker};
 use lockfast_faults::seed::Dice;
 
 use super::hold::Hold;
@@ -106,22 +106,22 @@ impl Task {
         }
     }
 
-    fn lock(&self, wish: &Wish) -> lockfast::Result<Lock> {
+    fn lock(&self, wish: &Wish) -> lockfast::Result<AnyLock> {
         let mode = match wish.mode {
             Mode::Exclusive => lockfast::Mode::Exclusive,
             Mode::Shared => lockfast::Mode::Shared,
             Mode::Permits(limit) => lockfast::Mode::permit(limit)?,
         };
-        let options = Options::default().ttl(self.shared.ttl);
-        let options = match wish.wait {
-            None => options.wait_forever(),
-            Some(wait) => options.wait(wait),
-        };
-        self.locker().lock(&self.shared.script.targets[wish.place].name, mode)?.with(options)
+        let name = &self.shared.script.targets[wish.place].name;
+        let lock = self.locker().any_lock(name, mode)?.ttl(self.shared.ttl);
+        Ok(match wish.wait {
+            None => lock.wait_forever(),
+            Some(wait) => lock.wait(wait),
+        })
     }
 
     /// Asks, and sometimes gives up at a random moment.
-    async fn ask(&mut self, wish: &Wish, lock: &Lock) -> Option<Guard> {
+    async fn ask(&mut self, wish: &Wish, lock: &AnyLock) -> Option<Guard> {
         let patience = match self.dice.below(12) {
             0 => Some(self.dice.time_below(Duration::from_millis(2))),
             1 => Some(self.dice.time_below(Duration::from_millis(50))),

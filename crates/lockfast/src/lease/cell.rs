@@ -2,11 +2,10 @@
 //! them change it only through [`LeaseCell::apply`], which also tells whoever watches.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockfast_core::{Error, Fence, Grant, HolderId, LockName, LossCause, Mode, Moment, Result};
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use super::policy::Policy;
 use super::state::{Action, Event, LeaseState, Phase};
@@ -28,7 +27,6 @@ pub(crate) struct LeaseCell {
     state: Mutex<LeaseState>,
     version: AtomicU64,
     changed: Notify,
-    cancellation: OnceLock<CancellationToken>,
 }
 
 impl LeaseCell {
@@ -58,7 +56,6 @@ impl LeaseCell {
             )),
             version: AtomicU64::new(1),
             changed: Notify::new(),
-            cancellation: OnceLock::new(),
         }
     }
 
@@ -82,9 +79,6 @@ impl LeaseCell {
             self.changed.notify_waiters();
         }
         if let Some(cause) = cause {
-            if let Some(token) = self.cancellation.get() {
-                token.cancel();
-            }
             self.record_loss(cause, now);
         }
         if action == Action::AnnounceLossAndUndo {
@@ -185,14 +179,5 @@ impl LeaseCell {
             }
             changed.await;
         }
-    }
-
-    /// A token that is cancelled at loss, and already is if that was before.
-    pub(crate) fn cancellation(self: &Arc<Self>) -> CancellationToken {
-        let token = self.cancellation.get_or_init(CancellationToken::new).clone();
-        if let Phase::Lost(_) = self.look().phase {
-            token.cancel();
-        }
-        token
     }
 }

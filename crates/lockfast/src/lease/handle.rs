@@ -10,18 +10,46 @@ use lockfast_core::{
     Error, ErrorKind, Fence, FencingToken, HolderId, LockName, LossCause, Mode, Moment,
     ReleaseOutcome, Result,
 };
-use tokio_util::sync::CancellationToken;
 
 use super::cell::LeaseCell;
 use super::state::{LeaseState, Phase};
 use super::undo::{self, Release};
 
-/// A lease: what is known of a hold, for whoever works under it. Cloning it does not prolong it.
+/// A lease: what is known of a hold, for whoever works under it. Cheap to clone, and a clone does not
+/// prolong it: the lock is given back with the [`Guard`].
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::{Lease, Locker};
+///
+/// async fn write_pages(lease: Lease) -> lockfast::Result<()> {
+///     for page in 1..=3 {
+///         let checked = lease.check()?; // just before each side effect
+///         println!("page {page} with fence {}, {:?} left", checked.fence, checked.remaining);
+///     }
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:").await?.lock("nightly-report").await?;
+/// let lease = guard.lease().clone();
+/// tokio::select! {
+///     written = write_pages(lease.clone()) => written?,
+///     why = lease.lost() => println!("stopped: {why}"),
+/// }
+/// guard.extend(Duration::from_secs(60)).await?; // from now on it is renewed for a minute
+/// guard.release().await?;
+/// assert!(!lease.is_held());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Lease(pub(crate) Arc<LeaseCell>);
 
 /// The answer of [`Lease::check`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Checked {
     /// To be sent along with whatever is done now.
     pub fence: Fence,
@@ -30,7 +58,24 @@ pub struct Checked {
 }
 
 /// Where a lease stands.
+///
+/// ```
+/// use lockfast::{LeaseStatus, Locker};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:").await?.lock("nightly-report").await?;
+/// match guard.status() {
+///     LeaseStatus::Held => println!("held for {:?} at least", guard.remaining()),
+///     LeaseStatus::Jeopardy { failure, .. } => println!("still held, but not renewed: {failure}"),
+///     LeaseStatus::Lost(why) => println!("stop: {why}"),
+///     _ => println!("given back"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum LeaseStatus {
     /// It is held.
     Held,
@@ -92,6 +137,11 @@ impl Lease {
         }
     }
 
+    /// Whether the lease is good right now, as [`Lease::check`] says it.
+    pub fn is_held(&self) -> bool {
+        self.check().is_ok()
+    }
+
     /// How long the lease is good for unless it is renewed; zero when it is over.
     pub fn remaining(&self) -> Duration {
         self.check().map_or(Duration::ZERO, |checked| checked.remaining)
@@ -131,18 +181,23 @@ impl Lease {
         }
     }
 
-    /// A token that is cancelled when the lease is lost.
-    pub fn cancellation(&self) -> CancellationToken {
-        self.0.cancellation()
-    }
-
-    /// Waits until the deadline or the status changed since the version `seen`, and returns the
-    /// version it has now. Start with 0, which is answered at once.
+    /// Every change of the status or the deadline from now on, beginning with what they are.
     ///
-    /// # Cancel safety
-    /// Safe: it only looks.
-    pub async fn changed(&self, seen: u64) -> u64 {
-        self.0.changed(seen).await
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// use lockfast::{LeaseStatus, Locker};
+    ///
+    /// let guard = Locker::connect("memory:").await?.lock("nightly-report").await?;
+    /// let mut changes = guard.changes();
+    /// assert_eq!(changes.next().await, LeaseStatus::Held);
+    /// guard.release().await?;
+    /// assert_eq!(changes.next().await, LeaseStatus::Released);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn changes(&self) -> LeaseChanges {
+        LeaseChanges { lease: self.clone(), seen: 0 }
     }
 
     /// Changes the lease time from now on. A shorter one moves the deadline down at once; a
@@ -219,12 +274,32 @@ impl std::fmt::Debug for Lease {
     }
 }
 
+/// The changes of a lease, one after the other: see [`Lease::changes`].
+#[derive(Debug)]
+pub struct LeaseChanges {
+    lease: Lease,
+    seen: u64,
+}
+
+impl LeaseChanges {
+    /// Where the lease stands: at first at once, later when its status or deadline has changed.
+    /// Changes that were over before anybody asked are left out.
+    ///
+    /// # Cancel safety
+    /// Safe: no change is lost.
+    pub async fn next(&mut self) -> LeaseStatus {
+        self.seen = self.lease.0.changed(self.seen).await;
+        self.lease.status()
+    }
+}
+
 /// What came of [`Guard::release`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Released {
     /// The store let go of it.
     Released,
-    /// Other guards of the same lease remain; the last one gives it back.
+    /// Other guards of the same [`Holder`](crate::Holder) remain; the last one gives it back.
     StillHeld,
     /// The job of a [`Once`](crate::Once) has ended before its `at_least`; the store keeps the lock
     /// until then, and then it ends by itself.
@@ -247,6 +322,24 @@ pub enum Released {
 /// stay taken for a moment afterwards; [`Guard::release`] waits for the store and tells what
 /// happened. A program that ends right after a drop waits for
 /// [`Locker::settled`](crate::Locker::settled) first, or may leave the lock to its ttl.
+///
+/// It is a [`Lease`] as well: what that says of the hold can be asked of the guard.
+///
+/// ```
+/// use lockfast::{Locker, Released};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:").await?.mutex("nightly-report")?.acquire().await?;
+/// println!("{} is held with fence {}", guard.name(), guard.check()?.fence);
+/// match guard.release().await? {
+///     Released::Released => println!("the next in line has it"),
+///     Released::AlreadyLost(why) => println!("somebody else may have worked, too: {why}"),
+///     other => println!("{other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 pub struct Guard {
     lease: Lease,
@@ -264,15 +357,13 @@ impl Guard {
         &self.lease
     }
 
-    /// Another guard of the same lease, for code that needs the lock and may run inside code
-    /// that has it. The lock is given back with the last of them.
-    ///
-    /// # Errors
-    /// When the lease is over.
-    pub fn reenter(&self) -> Result<Self> {
-        self.check()?;
-        self.lease.0.guards.fetch_add(1, Ordering::AcqRel);
-        Ok(Self { lease: self.lease.clone(), counts: true })
+    /// Another guard of a lease, if it is held and not about to be given back.
+    pub(crate) fn again(cell: Arc<LeaseCell>) -> Option<Self> {
+        let one_more = |guards: usize| (guards > 0).then_some(guards + 1);
+        cell.guards.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        // It is counted from here on, also when it turns out to be of no use.
+        let guard = Self::new(cell);
+        guard.is_held().then_some(guard)
     }
 
     /// Gives the lock back and tells what happened.

@@ -231,11 +231,6 @@ impl Policy {
         Ok(Self { is_renewed: false, ..Self::new(&options, profile)? })
     }
 
-    /// The same policy, waiting for as long as it takes.
-    pub(crate) fn waiting_forever(self) -> Self {
-        Self { wait: WaitLimit::Forever, ..self }
-    }
-
     pub(crate) fn wait_from(&self, now: Moment) -> Wait {
         match self.wait {
             WaitLimit::For(Duration::ZERO) => Wait::No,

@@ -84,7 +84,7 @@ pub(crate) struct Failure {
 
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
-        Self { kind: error.kind(), message: error.to_string() }
+        Self { kind: error.kind(), message: format!("{error:#}") }
     }
 }
 

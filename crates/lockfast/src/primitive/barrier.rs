@@ -5,8 +5,8 @@ use lockfast_core::{
     Error, ErrorKind, Expected, LockName, Mode, Query, Result, VersionedValue, WriteOutcome,
 };
 
+use super::any_lock::{AnyLock, run_until_lost};
 use super::events::Events;
-use super::lock::Lock;
 use super::shared_value::SharedValue;
 use crate::lease::handle::Guard;
 
@@ -34,7 +34,7 @@ pub struct Barrier {
     /// Which round it is.
     value: SharedValue,
     /// Who is there: a shared lock, whose name ends with the round.
-    place: Lock,
+    place: AnyLock,
     name: LockName,
     parties: u32,
 }
@@ -45,7 +45,7 @@ impl Barrier {
 
     pub(crate) fn new(
         value: SharedValue,
-        place: Lock,
+        place: AnyLock,
         name: LockName,
         parties: u32,
     ) -> Result<Self> {
@@ -113,7 +113,7 @@ impl Barrier {
                 events.next().await;
             }
         };
-        match super::lock::run_until_lost(guard.lease(), waiting).await {
+        match run_until_lost(guard.lease(), waiting).await {
             Ok(over) => over,
             Err(_) => Ok(self.round().await? != round),
         }
@@ -138,7 +138,7 @@ impl Barrier {
         self.parse(there.as_ref())
     }
 
-    fn place_of(&self, round: u64) -> Result<Lock> {
+    fn place_of(&self, round: u64) -> Result<AnyLock> {
         let name = LockName::new(format!("{}#{round}", self.place.name()))?;
         Ok(self.place.clone().renamed(name))
     }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::lock::Lock;
+use super::any_lock::AnyLock;
 use super::observer::Observer;
 use crate::lease::handle::{Guard, Lease, Released};
 use crate::lease::policy::Options;
@@ -43,11 +43,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Leader {
-    lock: Lock,
+    lock: AnyLock,
 }
 
 /// What a candidate is told.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum LeaderEvent {
     /// It leads.
     Elected {
@@ -66,16 +67,34 @@ pub enum LeaderEvent {
 }
 
 impl Leader {
-    pub(crate) fn new(lock: Lock) -> Self {
-        Self { lock: lock.waiting_forever() }
+    pub(crate) fn new(lock: AnyLock) -> Self {
+        Self { lock: lock.wait_forever() }
     }
 
-    /// The same election with other times. A campaign waits without a limit, whatever they say.
-    ///
-    /// # Errors
-    /// What [`Options::check`] says.
-    pub fn with(self, options: Options) -> Result<Self> {
-        self.lock.with(options).map(Self::new)
+    /// As [`Mutex::ttl`](crate::Mutex::ttl): how long a leader that hangs keeps others from leading.
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self::new(self.lock.ttl(ttl))
+    }
+
+    /// As [`Mutex::lock_delay`](crate::Mutex::lock_delay): how long a leader that was deposed has to
+    /// stop.
+    #[must_use]
+    pub fn lock_delay(self, lock_delay: Duration) -> Self {
+        Self::new(self.lock.lock_delay(lock_delay))
+    }
+
+    /// As [`Mutex::floor`](crate::Mutex::floor): the highest term that the guarded thing has seen.
+    #[must_use]
+    pub fn floor(self, floor: Fence) -> Self {
+        Self::new(self.lock.floor(floor))
+    }
+
+    /// As [`Mutex::with_options`](crate::Mutex::with_options). A campaign waits without a limit,
+    /// whatever they say.
+    #[must_use]
+    pub fn with_options(self, options: Options) -> Self {
+        Self::new(self.lock.with_options(options))
     }
 
     /// The name.
@@ -86,8 +105,9 @@ impl Leader {
     /// Stands for election, until [`Campaign::resign`] or until the campaign is dropped.
     ///
     /// # Errors
-    /// [`ErrorKind::ForkedProcess`] in a forked child.
+    /// What [`Options::check`] says of the options; [`ErrorKind::ForkedProcess`] in a forked child.
     pub fn campaign(&self) -> Result<Campaign> {
+        self.lock.check()?;
         let store = self.lock.store();
         store.check_process().map_err(|error| error.with_lock(self.name()))?;
         let (told, events) = mpsc::unbounded_channel();
@@ -105,8 +125,10 @@ impl Leader {
     /// Safe: it only looks.
     ///
     /// # Errors
-    /// When the store cannot tell, or tells nobody what happens in it.
+    /// What [`Options::check`] says of the options; when the store cannot tell, or tells nobody what
+    /// happens in it.
     pub async fn observe(&self) -> Result<Observer> {
+        self.lock.check()?;
         Observer::open(Arc::clone(self.lock.store()), self.name().clone()).await
     }
 }
@@ -121,6 +143,21 @@ impl Leader {
 /// [lock-delay](Options::lock_delay) keeps the next leader out while this one stops.
 ///
 /// Dropping it is a resignation in the background.
+///
+/// ```
+/// use lockfast::{LeaderEvent, Locker};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let mut campaign = Locker::connect("memory:").await?.leader("scheduler")?.campaign()?;
+/// while let LeaderEvent::Elected { term, lease } = campaign.next().await? {
+///     println!("leading with term {term} for {:?}", lease.remaining());
+///     break; // or lead until it is lost, and ask for the next event
+/// }
+/// campaign.resign().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a campaign is a resignation"]
 #[derive(Debug)]
 pub struct Campaign {
@@ -202,7 +239,7 @@ impl Drop for Campaign {
 
 /// The side of a campaign that runs on the keeper's runtime.
 struct Candidate {
-    lock: Lock,
+    lock: AnyLock,
     told: mpsc::UnboundedSender<Result<LeaderEvent>>,
     readiness: mpsc::UnboundedReceiver<()>,
     stop: CancellationToken,

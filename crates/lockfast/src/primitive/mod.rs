@@ -1,4 +1,5 @@
-//! The locks that callers use: thin, because the lease engine does the work.
+//! The locks that callers use: thin, because the lease engine does the work. Each of them is an
+//! [`AnyLock`] that says what it is.
 //!
 //! | primitive | asks for | promises |
 //! |---|---|---|
@@ -13,31 +14,31 @@
 //! | [`Barrier`] | a value and a shared lock for each round | all go on when enough have come |
 //! | [`Refresh`] | a value and a lock | one computes, the others read |
 
+mod any_lock;
+mod attempt;
 mod barrier;
 mod events;
 mod latch;
 mod leader;
-mod lock;
 mod multi_lock;
+mod mutex;
 mod observer;
 mod once;
 mod refresh;
 mod rwlock;
+mod semaphore;
 mod shared_value;
 
+pub use any_lock::{AnyLock, DetachedLease};
+pub use attempt::Attempt;
 pub use barrier::Barrier;
 pub use latch::Latch;
 pub use leader::{Campaign, Leader, LeaderEvent};
-pub use lock::{Attempt, DetachedLease, Lock};
 pub use multi_lock::{MultiGuard, MultiLock};
+pub use mutex::Mutex;
 pub use observer::{LeaderView, Leadership, Observer};
-pub use once::{Once, OnceAttempt, OnceGuard, Ran};
+pub use once::{Once, OnceGuard, Ran};
 pub use refresh::{Ensured, Refresh, RefreshAttempt, RefreshGuard};
 pub use rwlock::RwLock;
+pub use semaphore::Semaphore;
 pub use shared_value::{SharedValue, Update};
-
-/// A lock that one holder has at a time.
-pub type Mutex = Lock;
-
-/// A lock that up to N holders have at a time; a holder has one permit.
-pub type Semaphore = Lock;

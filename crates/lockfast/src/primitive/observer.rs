@@ -10,7 +10,7 @@ use lockfast_core::{
 use super::events::Events;
 use crate::store::Store;
 
-/// Who leads.
+/// Who leads: see [`Observer`].
 #[derive(Clone, Debug)]
 pub enum Leadership {
     /// Nobody.
@@ -21,6 +21,7 @@ pub enum Leadership {
 
 /// A leader as others see it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LeaderView {
     /// The fence of its grant; absent for a program that is not Lockfast.
     pub term: Option<Fence>,
@@ -75,6 +76,21 @@ impl Leadership {
 }
 
 /// Who leads, and each change of that.
+///
+/// ```
+/// use lockfast::{Leadership, Locker};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let leader = Locker::connect("memory:").await?.leader("scheduler")?;
+/// let mut observer = leader.observe().await?;
+/// match observer.next().await? {
+///     Leadership::Led(leader) => println!("led by {:?} since {:?}", leader.label, leader.since),
+///     Leadership::Vacant => println!("nobody leads"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Observer {
     store: Arc<Store>,
@@ -134,7 +150,7 @@ mod tests {
 
     fn event(kind: WatchKind, fence: Option<u64>) -> WatchEvent {
         let fence = fence.map(|fence| Fence::new(fence).unwrap());
-        WatchEvent { at: AT, name: LockName::new("a").unwrap(), kind, fence, label: None }
+        WatchEvent::new(AT, LockName::new("a").unwrap(), kind).with_fence(fence)
     }
 
     fn led(term: Option<u64>) -> Leadership {

@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use lockfast_core::view::exact;
 use lockfast_core::{
-    Error, ErrorKind, Feature, HolderId, HolderView, LockName, LossCause, Mode, Moment, Query,
-    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, Wait, jitter,
+    Error, ErrorKind, Feature, Fence, HolderId, HolderView, LockName, LossCause, Mode, Moment,
+    Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, Wait,
+    jitter,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::lock::run_until_lost;
+use super::any_lock::run_until_lost;
+use super::attempt::Attempt;
 use crate::lease::acquire::Target;
 use crate::lease::cell::LeaseCell;
 use crate::lease::handle::{Lease, Released};
-use crate::lease::policy::Policy;
+use crate::lease::policy::{Options, Policy};
 use crate::lease::state::{Event, Phase};
 use crate::lease::undo;
 use crate::store::Store;
@@ -50,7 +52,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// let locker = Locker::connect("memory:").await?; // `embedded:` for all processes of a machine
 /// let report = locker
 ///     .once("nightly-report", Duration::from_secs(600))?
-///     .at_least(Duration::from_secs(60))?;
+///     .at_least(Duration::from_secs(60));
 ///
 /// let first = report.run(|lease| async move { format!("fence {}", lease.fence()) }).await?;
 /// assert!(matches!(first, Ran::Done(pages) if pages.starts_with("fence")));
@@ -65,10 +67,28 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Once {
     target: Target,
+    options: Options,
     at_least: Duration,
+    /// Why the options are of no use here, if so; then the target has those before.
+    flaw: Option<Error>,
 }
 
 /// What came of [`Once::run`].
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::{Locker, Ran};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let job = Locker::connect("memory:").await?.once("nightly-report", Duration::from_secs(600))?;
+/// match job.run(|_| async { 7 }).await? {
+///     Ran::Done(pages) => println!("{pages} pages"),
+///     Ran::Skipped(refusal) => println!("skipped: {refusal}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub enum Ran<T> {
     /// The job ran to its end here.
@@ -77,28 +97,64 @@ pub enum Ran<T> {
     Skipped(Refusal),
 }
 
-/// What came of [`Once::start`].
-#[derive(Debug)]
-pub enum OnceAttempt {
-    /// The job is ours.
-    Granted(OnceGuard),
-    /// Somebody else runs it, or has run it just now.
-    Taken(Refusal),
-}
-
 impl Once {
-    pub(crate) fn new(store: Arc<Store>, name: LockName, policy: Policy) -> Self {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        name: LockName,
+        options: Options,
+        at_most: Duration,
+    ) -> Result<Self> {
+        let policy = policy_for(&options, at_most, &store).map_err(|it| it.with_lock(&name))?;
         let target = Target { store, name, mode: Mode::Exclusive, policy };
-        Self { target, at_least: Duration::ZERO }
+        Ok(Self { target, options, at_least: Duration::ZERO, flaw: None })
     }
 
-    /// The same job, whose lock is kept for at least so long after its start.
+    /// Keeps the lock for at least so long after the start of the job. No longer than `at_most`, and not
+    /// on a store whose leases end with the process.
     ///
-    /// # Errors
-    /// [`ErrorKind::InvalidConfig`] for more than `at_most`, [`ErrorKind::Unsupported`] on a store
-    /// whose leases end with the process.
-    pub fn at_least(mut self, at_least: Duration) -> Result<Self> {
-        let at_most = self.at_most();
+    /// What is set here and below does not fail: a value that is not possible is refused by the next
+    /// call that can fail, before anything is touched.
+    #[must_use]
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.at_least = at_least;
+        self
+    }
+
+    /// As [`Mutex::lock_delay`](crate::Mutex::lock_delay).
+    #[must_use]
+    pub fn lock_delay(self, lock_delay: Duration) -> Self {
+        let options = self.options.clone().lock_delay(lock_delay);
+        self.with_options(options)
+    }
+
+    /// As [`Mutex::floor`](crate::Mutex::floor).
+    #[must_use]
+    pub fn floor(self, floor: Fence) -> Self {
+        let options = self.options.clone().floor(floor);
+        self.with_options(options)
+    }
+
+    /// As [`Mutex::with_options`](crate::Mutex::with_options). The lease is `at_most` long and nobody
+    /// waits, whatever they say.
+    #[must_use]
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.flaw = match policy_for(&options, self.at_most(), &self.target.store) {
+            Ok(policy) => {
+                self.target.policy = policy;
+                None
+            }
+            Err(error) => Some(error.with_lock(self.name())),
+        };
+        self.options = options;
+        self
+    }
+
+    /// Refuses options that are of no use.
+    fn check(&self) -> Result<()> {
+        if let Some(flaw) = &self.flaw {
+            return Err(flaw.clone());
+        }
+        let (at_least, at_most) = (self.at_least, self.at_most());
         if at_least > at_most {
             let message = format!(
                 "at_least {} is longer than at_most {}, after which the lock is free in any case",
@@ -107,11 +163,7 @@ impl Once {
             );
             return Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(self.name()));
         }
-        if !at_least.is_zero() {
-            self.require_detached()?;
-        }
-        self.at_least = at_least;
-        Ok(self)
+        if at_least.is_zero() { Ok(()) } else { self.require_detached() }
     }
 
     /// The name.
@@ -130,8 +182,11 @@ impl Once {
     /// Safe: when dropped at any point, the keeper gives back what may have been granted.
     ///
     /// # Errors
-    /// What the store meets.
-    pub async fn start(&self) -> Result<OnceAttempt> {
+    /// [`ErrorKind::InvalidConfig`] for an `at_least` above `at_most`, [`ErrorKind::Unsupported`] for
+    /// one on a store whose leases end with the process; what [`Options::check`] says of the options;
+    /// what the store meets.
+    pub async fn start(&self) -> Result<Attempt<OnceGuard>> {
+        self.check()?;
         // Where a lease can outlive its process it does: a job that was killed has run, too.
         let detached = self.require_detached().is_ok();
         Ok(match self.target.acquire(Wait::No, detached).await? {
@@ -141,9 +196,9 @@ impl Once {
                 let watch = self.clone().watch_over(Arc::clone(&cell));
                 let watch = self.target.store.keeper.runtime().spawn(watch).abort_handle();
                 let (lease, once) = (Lease(cell), self.clone());
-                OnceAttempt::Granted(OnceGuard { lease, once, started, watch, is_open: true })
+                Attempt::Acquired(OnceGuard { lease, once, started, watch, is_open: true })
             }
-            Err(refusal) => OnceAttempt::Taken(refusal),
+            Err(refusal) => Attempt::Taken(refusal),
         })
     }
 
@@ -154,7 +209,7 @@ impl Once {
     /// When dropped, `body` is dropped, and the lock is kept until `at_least` is over.
     ///
     /// # Errors
-    /// What the store meets; [`ErrorKind::Lost`] when the lease was lost, or `at_most` was over,
+    /// As [`Once::start`]; [`ErrorKind::Lost`] when the lease was lost, or `at_most` was over,
     /// before `body` ended.
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<Ran<T>>
     where
@@ -162,8 +217,8 @@ impl Once {
         Fut: Future<Output = T>,
     {
         let guard = match self.start().await? {
-            OnceAttempt::Granted(guard) => guard,
-            OnceAttempt::Taken(refusal) => return Ok(Ran::Skipped(refusal)),
+            Attempt::Acquired(guard) => guard,
+            Attempt::Taken(refusal) => return Ok(Ran::Skipped(refusal)),
         };
         let lease = guard.lease.clone();
         let finished = run_until_lost(&lease, body(lease.clone())).await;
@@ -182,9 +237,10 @@ impl Once {
     /// When dropped before its end, it may have happened.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] on a store whose leases end with the process; what the store
-    /// meets. Then the lock is free when `at_most` is over.
+    /// As [`Once::start`], and [`ErrorKind::Unsupported`] on a store whose leases end with the process.
+    /// Then the lock is free when `at_most` is over.
     pub async fn finish_detached(&self, holder: HolderId, started: Moment) -> Result<Released> {
+        self.check()?;
         self.require_detached()?;
         self.give_back(holder, started).await
     }
@@ -286,6 +342,16 @@ impl Once {
     }
 }
 
+fn policy_for(options: &Options, at_most: Duration, store: &Store) -> Result<Policy> {
+    Policy::for_once(options, at_most, store.backend.profile()).map_err(|error| {
+        let message = format!("at_most is the length of its lease, but {}", error.message());
+        match error.kind() {
+            ErrorKind::InvalidTtl => error.with_message(message),
+            _ => error,
+        }
+    })
+}
+
 /// What has to remain of a lease.
 #[derive(Debug, PartialEq)]
 enum Rest {
@@ -297,6 +363,21 @@ enum Rest {
 }
 
 /// A job that runs here. Dropping it ends it as [`OnceGuard::finish`] does, in the background.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::Locker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let job = Locker::connect("memory:").await?.once("nightly-report", Duration::from_secs(600))?;
+/// if let Some(guard) = job.start().await?.acquired() {
+///     println!("running with fence {}", guard.check()?.fence);
+///     guard.finish().await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the job counts as ended as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct OnceGuard {
@@ -381,7 +462,7 @@ mod tests {
     async fn what_remains_is_never_longer_than_the_lease() {
         let ms = Duration::from_millis;
         let locker = crate::Locker::connect("memory:").await.unwrap();
-        let job = |at_least| locker.once("a", ms(10_000)).unwrap().at_least(at_least).unwrap();
+        let job = |at_least| locker.once("a", ms(10_000)).unwrap().at_least(at_least);
         assert_eq!(job(ms(0)).rest(ms(0)), Rest::None);
         // A hundredth of what has passed may be this clock's fault.
         assert_eq!(job(ms(4_000)).rest(ms(1_000)), Rest::Short(ms(3_010)));
@@ -396,7 +477,8 @@ mod tests {
     async fn times_that_do_not_go_together_are_refused() {
         let second = Duration::from_secs(1);
         let locker = crate::Locker::connect("memory:").await.unwrap();
-        let error = locker.once("a", 2 * second).unwrap().at_least(3 * second).unwrap_err();
+        let job = locker.once("a", 2 * second).unwrap().at_least(3 * second);
+        let error = job.start().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig);
         assert!(error.to_string().contains("at_least 3s is longer than at_most 2s"), "{error}");
         for at_most in [Duration::ZERO, 25 * 3600 * second] {

@@ -10,7 +10,8 @@ use lockfast_core::{
     WriteOutcome,
 };
 
-use super::lock::{Attempt, Lock, run_until_lost};
+use super::any_lock::{AnyLock, run_until_lost};
+use super::attempt::Attempt;
 use super::shared_value::{SharedValue, Update};
 use crate::lease::handle::{Guard, Lease};
 
@@ -46,7 +47,7 @@ const MESSAGE_BYTES_MAX: usize = 4096;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Refresh {
-    lock: Lock,
+    lock: AnyLock,
     value: SharedValue,
     /// Why the last computation failed, for those who waited for it.
     failure: SharedValue,
@@ -72,7 +73,7 @@ struct Stored {
 
 impl Refresh {
     pub(crate) fn new(
-        lock: Lock,
+        lock: AnyLock,
         value: SharedValue,
         failure: SharedValue,
         fresh_for: Duration,
@@ -181,7 +182,7 @@ impl Refresh {
                 stale => stale,
             };
             match self.lock.try_acquire().await? {
-                Attempt::Granted(guard) => return self.begin(guard).await,
+                Attempt::Acquired(guard) => return self.begin(guard).await,
                 Attempt::Taken(_) => match stale {
                     Some(stale) => return Ok(RefreshAttempt::Fresh(stale.bytes)),
                     None => self.wait().await?,

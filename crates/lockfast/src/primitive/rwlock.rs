@@ -1,41 +1,176 @@
 //! A lock that many readers or one writer have at a time.
 
-use lockfast_core::{LockName, Mode, Result};
+use std::future::Future;
+use std::time::Duration;
 
-use super::lock::Lock;
+use lockfast_core::{Fence, LockName, Mode, Result};
+
+use super::any_lock::AnyLock;
+use super::attempt::Attempt;
+use crate::lease::handle::{Guard, Lease};
 use crate::lease::policy::Options;
 
 /// A lock that many readers or one writer have at a time. A waiting writer keeps later readers
 /// behind it, so neither side is starved. A reader cannot become a writer without giving its
 /// hold back first: two that tried would wait for each other for ever.
+///
+/// Cheap to clone; it holds nothing until it is read or written.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::Locker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let locker = Locker::connect("memory:").await?;
+/// let catalog = locker.rwlock("catalog")?.ttl(Duration::from_secs(10));
+/// let (one, two) = (catalog.read().await?, catalog.read().await?);
+/// assert!(!catalog.try_write().await?.is_acquired());
+/// one.release().await?;
+/// two.release().await?;
+/// let writer = catalog.write().await?;
+/// println!("writing with fence {}", writer.check()?.fence);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
-pub struct RwLock(Lock);
+pub struct RwLock {
+    reader: AnyLock,
+}
 
 impl RwLock {
-    pub(crate) fn new(lock: Lock) -> Self {
-        Self(lock)
+    pub(crate) fn new(reader: AnyLock) -> Self {
+        Self { reader }
     }
 
-    /// As [`Lock::with`].
-    ///
-    /// # Errors
-    /// As [`Lock::with`].
-    pub fn with(self, options: Options) -> Result<Self> {
-        self.0.with(options).map(Self)
+    /// As [`Mutex::ttl`](crate::Mutex::ttl).
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self::new(self.reader.ttl(ttl))
+    }
+
+    /// As [`Mutex::wait`](crate::Mutex::wait).
+    #[must_use]
+    pub fn wait(self, wait: Duration) -> Self {
+        Self::new(self.reader.wait(wait))
+    }
+
+    /// As [`Mutex::wait_forever`](crate::Mutex::wait_forever).
+    #[must_use]
+    pub fn wait_forever(self) -> Self {
+        Self::new(self.reader.wait_forever())
+    }
+
+    /// As [`Mutex::lock_delay`](crate::Mutex::lock_delay).
+    #[must_use]
+    pub fn lock_delay(self, lock_delay: Duration) -> Self {
+        Self::new(self.reader.lock_delay(lock_delay))
+    }
+
+    /// As [`Mutex::floor`](crate::Mutex::floor).
+    #[must_use]
+    pub fn floor(self, floor: Fence) -> Self {
+        Self::new(self.reader.floor(floor))
+    }
+
+    /// As [`Mutex::with_options`](crate::Mutex::with_options).
+    #[must_use]
+    pub fn with_options(self, options: Options) -> Self {
+        Self::new(self.reader.with_options(options))
     }
 
     /// The name.
     pub fn name(&self) -> &LockName {
-        self.0.name()
+        self.reader.name()
     }
 
-    /// The reader's side.
-    pub fn read(&self) -> Lock {
-        self.0.clone().with_mode(Mode::Shared)
+    /// As [`Mutex::lease_time`](crate::Mutex::lease_time).
+    pub fn lease_time(&self) -> Duration {
+        self.reader.lease_time()
     }
 
-    /// The writer's side.
-    pub fn write(&self) -> Lock {
-        self.0.clone().with_mode(Mode::Exclusive)
+    /// The reader's side as a lock of its own, for what has no short form here: a
+    /// [`MultiLock`](crate::MultiLock), a [`Holder`](crate::Holder), a detached lease.
+    pub fn reader(&self) -> AnyLock {
+        self.reader.clone()
+    }
+
+    /// The writer's side as a lock of its own, as [`RwLock::reader`].
+    pub fn writer(&self) -> AnyLock {
+        self.reader.clone().with_mode(Mode::Exclusive)
+    }
+
+    /// Takes the lock together with other readers.
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn read(&self) -> Result<Guard> {
+        self.reader.acquire().await
+    }
+
+    /// Takes the lock alone.
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    ///
+    /// # Errors
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    pub async fn write(&self) -> Result<Guard> {
+        self.writer().acquire().await
+    }
+
+    /// Takes the lock together with other readers, if no writer has it or waits for it.
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    ///
+    /// # Errors
+    /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
+    pub async fn try_read(&self) -> Result<Attempt> {
+        self.reader.try_acquire().await
+    }
+
+    /// Takes the lock alone, if nobody has it.
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::acquire`](crate::Mutex::acquire).
+    ///
+    /// # Errors
+    /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
+    pub async fn try_write(&self) -> Result<Attempt> {
+        self.writer().try_acquire().await
+    }
+
+    /// Runs `body` as a reader, as [`Mutex::run`](crate::Mutex::run) does.
+    ///
+    /// # Cancel safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn run_read<F, Fut, T>(&self, body: F) -> Result<T>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.reader.run(body).await
+    }
+
+    /// Runs `body` as the writer, as [`Mutex::run`](crate::Mutex::run) does.
+    ///
+    /// # Cancel safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn run_write<F, Fut, T>(&self, body: F) -> Result<T>
+    where
+        F: FnOnce(Lease) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        self.writer().run(body).await
     }
 }

@@ -1,0 +1,224 @@
+//! What is held, blocking.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use lockfast_core::{Error, LossCause, Moment, Result};
+
+use super::block_on;
+use crate::{LeaseStatus, Released};
+
+/// [`crate::Lease`], blocking. What does not wait is the same.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::blocking::Locker;
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:")?.lock("nightly-report")?;
+/// let lease = guard.lease().clone();
+/// let watching = std::thread::spawn(move || lease.lost()); // until it is lost
+/// guard.extend(Duration::from_secs(60))?;
+/// # drop(watching);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Lease(crate::Lease);
+
+impl Lease {
+    /// As [`Lease::lost`](crate::Lease::lost).
+    ///
+    /// # Errors
+    /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn lost(&self) -> Result<LossCause> {
+        block_on(async { Ok(self.0.lost().await) })
+    }
+
+    /// As [`Lease::changes`](crate::Lease::changes).
+    pub fn changes(&self) -> LeaseChanges {
+        LeaseChanges(self.0.changes())
+    }
+
+    /// As [`Lease::extend`](crate::Lease::extend).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn extend(&self, ttl: Duration) -> Result<()> {
+        block_on(self.0.extend(ttl))
+    }
+
+    /// As [`Lease::full`](crate::Lease::full).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn full(&self) -> Result<()> {
+        block_on(self.0.full())
+    }
+}
+
+/// As an event of an election brings it, say.
+impl From<crate::Lease> for Lease {
+    fn from(lease: crate::Lease) -> Self {
+        Self(lease)
+    }
+}
+
+impl Deref for Lease {
+    type Target = crate::Lease;
+
+    fn deref(&self) -> &crate::Lease {
+        &self.0
+    }
+}
+
+/// [`crate::LeaseChanges`], blocking.
+#[derive(Debug)]
+pub struct LeaseChanges(crate::LeaseChanges);
+
+impl LeaseChanges {
+    /// As [`LeaseChanges::next`](crate::LeaseChanges::next).
+    ///
+    /// # Errors
+    /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    #[allow(clippy::should_implement_trait, reason = "it has no end")]
+    pub fn next(&mut self) -> Result<LeaseStatus> {
+        block_on(async { Ok(self.0.next().await) })
+    }
+}
+
+/// [`crate::Guard`], blocking. It is a [`Lease`] as well.
+///
+/// ```
+/// # fn main() -> lockfast::Result<()> {
+/// let guard = lockfast::blocking::Locker::connect("memory:")?.lock("nightly-report")?;
+/// println!("working with fence {}", guard.check()?.fence);
+/// guard.release()?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the lock is given back as soon as the guard is dropped"]
+#[derive(Debug)]
+pub struct Guard {
+    guard: crate::Guard,
+    lease: Lease,
+}
+
+impl Guard {
+    pub(super) fn new(guard: crate::Guard) -> Self {
+        let lease = Lease(guard.lease().clone());
+        Self { guard, lease }
+    }
+
+    /// As [`Guard::lease`](crate::Guard::lease).
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// As [`Guard::release`](crate::Guard::release).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync);
+    /// then the keeper gives the lock back.
+    pub fn release(self) -> Result<Released> {
+        block_on(self.guard.release())
+    }
+
+    /// Runs `body` under the lock and gives it back.
+    pub(super) fn run<T>(self, body: impl FnOnce(&Lease) -> T) -> Result<T> {
+        let (value, lease) = (body(&self.lease), self.lease.clone());
+        match self.release()? {
+            Released::AlreadyLost(cause) => Err(Error::lost(lease.name(), cause)),
+            _ => Ok(value),
+        }
+    }
+}
+
+impl Deref for Guard {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+/// [`crate::MultiGuard`], blocking. What does not wait is the same.
+#[must_use = "the locks are given back as soon as the guard is dropped"]
+#[derive(Debug)]
+pub struct MultiGuard(pub(super) crate::MultiGuard);
+
+impl MultiGuard {
+    /// As [`MultiGuard::lost`](crate::MultiGuard::lost).
+    ///
+    /// # Errors
+    /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn lost(&self) -> Result<LossCause> {
+        block_on(async { Ok(self.0.lost().await) })
+    }
+
+    /// As [`MultiGuard::release`](crate::MultiGuard::release).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync);
+    /// then the keeper gives the locks back.
+    pub fn release(self) -> Result<Vec<Released>> {
+        block_on(self.0.release())
+    }
+
+    /// Runs `body` under the locks and gives them back.
+    pub(super) fn run<T>(self, body: impl FnOnce(&Self) -> T) -> Result<T> {
+        let value = body(&self);
+        let names: Vec<_> = self.leases().map(|lease| lease.name().clone()).collect();
+        for (name, released) in names.iter().zip(self.release()?) {
+            if let Released::AlreadyLost(cause) = released {
+                return Err(Error::lost(name, cause));
+            }
+        }
+        Ok(value)
+    }
+}
+
+impl Deref for MultiGuard {
+    type Target = crate::MultiGuard;
+
+    fn deref(&self) -> &crate::MultiGuard {
+        &self.0
+    }
+}
+
+/// [`crate::OnceGuard`], blocking. It is a [`Lease`] as well.
+#[must_use = "the job counts as ended as soon as the guard is dropped"]
+#[derive(Debug)]
+pub struct OnceGuard {
+    guard: crate::OnceGuard,
+    lease: Lease,
+}
+
+impl OnceGuard {
+    pub(super) fn new(guard: crate::OnceGuard) -> Self {
+        let lease = Lease(guard.lease().clone());
+        Self { guard, lease }
+    }
+
+    /// As [`OnceGuard::started`](crate::OnceGuard::started).
+    pub fn started(&self) -> Moment {
+        self.guard.started()
+    }
+
+    /// As [`OnceGuard::finish`](crate::OnceGuard::finish).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync);
+    /// then the keeper finishes it.
+    pub fn finish(self) -> Result<Released> {
+        block_on(self.guard.finish())
+    }
+}
+
+impl Deref for OnceGuard {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}

@@ -1,0 +1,318 @@
+//! The same locks for code without an executor. It needs no runtime: the keeper's threads do the
+//! work, and the calling thread sleeps until they are done. Inside `spawn_blocking` and
+//! `block_in_place` of tokio it may be used, in a task it is refused.
+//!
+//! ```
+//! # fn main() -> lockfast::Result<()> {
+//! let locker = lockfast::blocking::Locker::connect("memory:")?;
+//! let guard = locker.mutex("nightly-report")?.acquire()?;
+//! println!("working with fence {}", guard.check()?.fence);
+//! guard.release()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod handle;
+mod job;
+mod lock;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use lockfast_core::{
+    Diagnosis, Error, ErrorKind, Fence, HolderId, LockName, LockView, Migration, Mode, Moment,
+    Profile, ReleaseOutcome, Result, RevokeOutcome, WatchEvent,
+};
+use tokio::task::coop::poll_proceed;
+
+pub use handle::{Guard, Lease, LeaseChanges, MultiGuard, OnceGuard};
+pub use job::{Campaign, Leader, Observer, Once};
+pub use lock::{AnyLock, MultiLock, Mutex, RwLock, Semaphore};
+
+/// More than tokio gives a task to spend.
+const BUDGET_MAX: u32 = 256;
+
+/// Runs a future on this thread.
+///
+/// # Errors
+/// [`ErrorKind::BlockingInAsync`] where a runtime would be blocked.
+fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    if tokio::runtime::Handle::try_current().is_ok() && is_in_task() {
+        return Err(Error::new(
+            ErrorKind::BlockingInAsync,
+            "a blocking call would stop this async runtime; use the async API here, or call it \
+             inside tokio::task::spawn_blocking",
+        ));
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+/// Whether this thread runs a task of tokio's at the moment. Only those have a budget, which ends;
+/// code in `spawn_blocking` or `block_in_place`, which may block, has none.
+fn is_in_task() -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut spent = Vec::new();
+    let is_limited = (0..BUDGET_MAX).any(|_| match poll_proceed(&mut context) {
+        Poll::Ready(unit) => {
+            spent.push(unit);
+            false
+        }
+        Poll::Pending => true,
+    });
+    // Each puts back what was there before it was spent.
+    while spent.pop().is_some() {}
+    is_limited
+}
+
+/// As [`crate::diagnose`].
+///
+/// ```
+/// # fn main() -> lockfast::Result<()> {
+/// let diagnosis = lockfast::blocking::diagnose("memory:")?;
+/// println!("good for {}: {}", diagnosis.guarantee, diagnosis.because);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As there, and [`ErrorKind::BlockingInAsync`].
+pub fn diagnose(url: &str) -> Result<Diagnosis> {
+    block_on(crate::diagnose(url))
+}
+
+/// As [`crate::migrate`].
+///
+/// # Errors
+/// As there, and [`ErrorKind::BlockingInAsync`].
+pub fn migrate(url: &str) -> Result<Migration> {
+    block_on(crate::migrate(url))
+}
+
+/// [`crate::Locker`], blocking.
+///
+/// ```
+/// # fn main() -> lockfast::Result<()> {
+/// let locker = lockfast::blocking::Locker::connect("memory:")?;
+/// let guard = locker.lock("nightly-report")?;
+/// assert_eq!(locker.inspect("nightly-report")?.holders[0].fence, Some(guard.fence()));
+/// for view in locker.list("", None, 100)? {
+///     println!("{}: {} holders", view.name, view.holders.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Locker(crate::Locker);
+
+impl Locker {
+    /// As [`Locker::connect`](crate::Locker::connect).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn connect(url: &str) -> Result<Self> {
+        Self::connect_as(crate::Locker::builder(), url)
+    }
+
+    /// As [`LockerBuilder::connect`](crate::LockerBuilder::connect).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn connect_as(builder: crate::LockerBuilder, url: &str) -> Result<Self> {
+        block_on(builder.connect(url)).map(Self)
+    }
+
+    /// As [`Locker::profile`](crate::Locker::profile).
+    pub fn profile(&self) -> &Profile {
+        self.0.profile()
+    }
+
+    /// As [`Locker::mutex`](crate::Locker::mutex).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn mutex(&self, name: impl AsRef<str>) -> Result<Mutex> {
+        self.0.mutex(name).map(Mutex)
+    }
+
+    /// As [`Locker::lock`](crate::Locker::lock).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn lock(&self, name: impl AsRef<str>) -> Result<Guard> {
+        self.mutex(name)?.acquire()
+    }
+
+    /// As [`Locker::rwlock`](crate::Locker::rwlock).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rwlock(&self, name: impl AsRef<str>) -> Result<RwLock> {
+        self.0.rwlock(name).map(RwLock)
+    }
+
+    /// As [`Locker::semaphore`](crate::Locker::semaphore).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Result<Semaphore> {
+        self.0.semaphore(name, permits).map(Semaphore)
+    }
+
+    /// As [`Locker::multi`](crate::Locker::multi).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn multi(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<MultiLock> {
+        self.0.multi(names).map(MultiLock)
+    }
+
+    /// As [`Locker::any_lock`](crate::Locker::any_lock).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn any_lock(&self, name: impl AsRef<str>, mode: Mode) -> Result<AnyLock> {
+        self.0.any_lock(name, mode).map(AnyLock)
+    }
+
+    /// As [`Locker::leader`](crate::Locker::leader).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn leader(&self, name: impl AsRef<str>) -> Result<Leader> {
+        self.0.leader(name).map(Leader)
+    }
+
+    /// As [`Locker::once`](crate::Locker::once).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn once(&self, name: impl AsRef<str>, at_most: Duration) -> Result<Once> {
+        self.0.once(name, at_most).map(Once)
+    }
+
+    /// As [`Locker::inspect`](crate::Locker::inspect).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn inspect(&self, name: impl AsRef<str>) -> Result<LockView> {
+        block_on(self.0.inspect(name))
+    }
+
+    /// As [`Locker::list`](crate::Locker::list).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn list(
+        &self,
+        prefix: impl AsRef<str>,
+        after: Option<&LockName>,
+        limit: usize,
+    ) -> Result<Vec<LockView>> {
+        block_on(self.0.list(prefix, after, limit))
+    }
+
+    /// As [`Locker::watch`](crate::Locker::watch).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn watch(&self) -> Result<EventStream> {
+        block_on(self.0.watch()).map(EventStream)
+    }
+
+    /// As [`Locker::revoke`](crate::Locker::revoke).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn revoke(&self, name: impl AsRef<str>, reason: &str) -> Result<RevokeOutcome> {
+        block_on(self.0.revoke(name, reason))
+    }
+
+    /// As [`Locker::revoke_fence`](crate::Locker::revoke_fence).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn revoke_fence(
+        &self,
+        name: impl AsRef<str>,
+        fence: Fence,
+        reason: &str,
+    ) -> Result<RevokeOutcome> {
+        block_on(self.0.revoke_fence(name, fence, reason))
+    }
+
+    /// As [`Locker::settled`](crate::Locker::settled).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn settled(&self) -> Result<()> {
+        block_on(async {
+            self.0.settled().await;
+            Ok(())
+        })
+    }
+
+    /// As [`Locker::renew_detached`](crate::Locker::renew_detached).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn renew_detached(
+        &self,
+        name: impl AsRef<str>,
+        holder: HolderId,
+        ttl: Duration,
+    ) -> Result<Moment> {
+        block_on(self.0.renew_detached(name, holder, ttl))
+    }
+
+    /// As [`Locker::release_detached`](crate::Locker::release_detached).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn release_detached(
+        &self,
+        name: impl AsRef<str>,
+        holder: HolderId,
+    ) -> Result<ReleaseOutcome> {
+        block_on(self.0.release_detached(name, holder))
+    }
+}
+
+/// A connection that was made in another way, with a store of one's own, say.
+impl From<crate::Locker> for Locker {
+    fn from(locker: crate::Locker) -> Self {
+        Self(locker)
+    }
+}
+
+/// [`crate::EventStream`], blocking.
+#[derive(Debug)]
+pub struct EventStream(crate::EventStream);
+
+impl EventStream {
+    /// As [`EventStream::next`](crate::EventStream::next).
+    ///
+    /// # Errors
+    /// [`ErrorKind::BlockingInAsync`].
+    #[allow(clippy::should_implement_trait, reason = "it is no iterator: it can fail")]
+    pub fn next(&mut self) -> Result<Option<WatchEvent>> {
+        block_on(async { Ok(self.0.next().await) })
+    }
+}

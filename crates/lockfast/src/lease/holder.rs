@@ -1,0 +1,103 @@
+//! Who may take a lock again that it has: a value that the caller passes along. It is counted in
+//! this process; the store sees one acquisition.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use lockfast_core::{LockName, Mode};
+
+use super::acquire::Target;
+use super::cell::LeaseCell;
+
+/// One who may take a lock that it has already. Cheap to clone; all clones are the same holder, also
+/// in other tasks and threads of this process.
+///
+/// What it takes with [`acquire_as`](crate::Mutex::acquire_as) again before it was given back is
+/// another guard of the same grant: the store is not asked, the fence is the same, the lock is given
+/// back with the last guard, and a loss is told to all of them. Locks of other names, modes and
+/// connections are independent, so a holder that reads and wants to write waits for itself.
+///
+/// ```
+/// use lockfast::{Holder, Locker, Mutex, Released};
+///
+/// async fn add_page(report: &Mutex, me: &Holder) -> lockfast::Result<()> {
+///     let guard = report.acquire_as(me).await?; // whether or not the caller has it
+///     println!("add a page with fence {}", guard.fence());
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let report = Locker::connect("memory:").await?.mutex("nightly-report")?;
+/// let me = Holder::new();
+/// let guard = report.acquire_as(&me).await?;
+/// add_page(&report, &me).await?;
+/// guard.check()?; // still held
+/// assert!(matches!(guard.release().await?, Released::Released));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Holder(Arc<Mutex<HashMap<Key, Arc<Seat>>>>);
+
+/// A lock of a connection, which is known by its address: whoever has or wants a lease keeps the
+/// connection, so no other can be there.
+type Key = (usize, LockName, Mode);
+
+/// The lease that a holder has of one lock. It is locked while the store is asked for one, so that a
+/// holder does not stand in line behind itself.
+pub(crate) type Seat = tokio::sync::Mutex<Weak<LeaseCell>>;
+
+impl Holder {
+    /// A new holder, who has nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where this holder's lease of a lock is kept.
+    pub(crate) fn seat(&self, target: &Target) -> Arc<Seat> {
+        let key = (Arc::as_ptr(&target.store).addr(), target.name.clone(), target.mode);
+        let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seat) = seats.get(&key) {
+            return Arc::clone(seat);
+        }
+        // What is over is forgotten here, so that a holder remembers no more than it has.
+        seats.retain(|_, seat| is_in_use(seat));
+        Arc::clone(seats.entry(key).or_default())
+    }
+}
+
+/// Whether somebody asks for the lease, or has it.
+fn is_in_use(seat: &Arc<Seat>) -> bool {
+    let is_held = |cell: Arc<LeaseCell>| cell.guards.load(Ordering::Acquire) > 0;
+    Arc::strong_count(seat) > 1
+        || seat.try_lock().is_ok_and(|lease| lease.upgrade().is_some_and(is_held))
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Holder")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_over_is_forgotten() {
+        let locker = crate::Locker::connect("memory:").await.unwrap();
+        let me = Holder::new();
+        let held = locker.mutex("held").unwrap().acquire_as(&me).await.unwrap();
+        for number in 0..100 {
+            let mutex = locker.mutex(number.to_string()).unwrap();
+            mutex.acquire_as(&me).await.unwrap().release().await.unwrap();
+        }
+        assert_eq!(me.0.lock().unwrap().len(), 2, "what is held, and the last");
+        let again = locker.mutex("held").unwrap().acquire_as(&me).await.unwrap();
+        assert_eq!(again.fence(), held.fence());
+        assert_eq!(format!("{me:?}"), "Holder");
+    }
+}

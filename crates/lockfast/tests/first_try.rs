@@ -1,0 +1,165 @@
+//! What people write at first try, without having read the documentation: it compiles and does what
+//! it looks like.
+
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::time::Duration;
+
+use lockfast::{
+    AnyLock, Attempt, ErrorKind, Holder, LockName, Locker, LossCause, Mode, MultiLock, Mutex,
+    Options, Result, RevokeOutcome, RwLock, Semaphore,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_lock_with_a_ttl() -> Result<()> {
+    let locker = Locker::connect("memory:").await?;
+    let guard = locker.mutex("job")?.ttl(10 * SECOND).wait(5 * SECOND).acquire().await?;
+    assert!(guard.remaining() <= 10 * SECOND);
+    guard.release().await?;
+    let guard = locker.lock("job").await?;
+    assert_eq!(guard.mode(), Mode::Exclusive);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_try_is_an_option_or_a_match() -> Result<()> {
+    let locker = Locker::connect("memory:").await?;
+    let mutex: Mutex = locker.mutex("job")?;
+    let Some(guard) = mutex.try_acquire().await?.acquired() else { panic!("nobody has it") };
+    assert!(mutex.try_acquire().await?.acquired().is_none());
+    assert!(!mutex.try_acquire().await?.is_acquired());
+    match mutex.try_acquire().await? {
+        Attempt::Acquired(_) => panic!("it is held"),
+        Attempt::Taken(refusal) => assert_eq!(refusal.lock.holders[0].fence, Some(guard.fence())),
+    }
+    let error = mutex.clone().wait(Duration::ZERO).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Taken);
+    Ok(())
+}
+
+#[tokio::test]
+async fn readers_and_writers() -> Result<()> {
+    let locker = Locker::connect("memory:").await?;
+    let rw: RwLock = locker.rwlock("catalog")?.ttl(10 * SECOND);
+    let one = rw.read().await?;
+    let two = rw.read().await?;
+    assert!(!rw.try_write().await?.is_acquired());
+    drop((one, two));
+    locker.settled().await;
+    let writer = rw.write().await?;
+    assert!(!rw.try_read().await?.is_acquired());
+    writer.release().await?;
+    assert_eq!(rw.run_read(|lease| async move { lease.mode() }).await?, Mode::Shared);
+    assert_eq!(rw.run_write(|lease| async move { lease.mode() }).await?, Mode::Exclusive);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_semaphore_is_no_mutex() -> Result<()> {
+    let locker = Locker::connect("memory:").await?;
+    let builds: Semaphore = locker.semaphore("build", 2)?.ttl(10 * SECOND);
+    let _two = (builds.acquire().await?, builds.acquire().await?);
+    assert!(!builds.try_acquire().await?.is_acquired());
+    Ok(())
+}
+
+#[tokio::test]
+async fn several_locks_at_once() -> Result<()> {
+    let locker = Locker::connect("memory:").await?;
+    let both: MultiLock = locker.multi(["b", "a"])?.ttl(10 * SECOND).wait(SECOND);
+    let guard = both.acquire().await?;
+    let names: Vec<_> = guard.tokens().into_iter().map(|token| token.lock.to_string()).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(guard.fences().len(), 2);
+    assert_eq!(guard.check()?, guard.tokens());
+    assert!(!both.try_acquire().await?.is_acquired());
+    guard.release().await?;
+    assert_eq!(both.run(|leases| async move { leases.len() }).await?, 2);
+
+    let names: Vec<String> = vec!["c".into(), "d".into()];
+    drop(locker.multi(&names)?.acquire().await?);
+    let mixed: [AnyLock; 3] = [
+        locker.rwlock("catalog")?.reader(),
+        locker.mutex("order")?.into(),
+        locker.semaphore("build", 2)?.into(),
+    ];
+    let guard = MultiLock::new(mixed)?.acquire().await?;
+    let modes: Vec<_> = guard.leases().map(|lease| lease.mode()).collect();
+    assert_eq!(modes, [Mode::permit(2)?, Mode::Shared, Mode::Exclusive]);
+    Ok(())
+}
+
+/// One waiting time counts for all together, and it is the shortest.
+#[tokio::test]
+async fn several_locks_have_one_deadline() -> Result<()> {
+    let locker = Locker::connect("memory:").await?;
+    let _held = locker.lock("z").await?;
+    let start = lockfast::Moment::now();
+    let patient: AnyLock = locker.mutex("a")?.wait_forever().into();
+    let hasty: AnyLock = locker.mutex("z")?.wait(SECOND / 10).into();
+    let error = MultiLock::new([patient, hasty])?.acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Taken);
+    assert!(lockfast::Moment::now().since(start) < 10 * SECOND);
+    locker.settled().await;
+    assert!(locker.inspect("a").await?.holders.is_empty(), "the first was given back");
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_are_text() -> Result<()> {
+    let locker = Locker::connect("memory:").await?;
+    let name: LockName = "job".parse()?;
+    assert_eq!("".parse::<LockName>().unwrap_err().kind(), ErrorKind::InvalidName);
+    let guard = locker.lock(&name).await?;
+    assert_eq!(locker.inspect("job").await?.holders.len(), 1);
+    assert_eq!(locker.inspect(name.to_string()).await?.holders.len(), 1);
+    assert_eq!(locker.inspect(&name).await?.name, name);
+    let revoked = locker.revoke("job", "maintenance").await?;
+    assert!(matches!(revoked, RevokeOutcome::Revoked(_)), "{revoked:?}");
+    assert_eq!(guard.lost().await, LossCause::Revoked { reason: "maintenance".into() });
+    let next = locker.lock("job").await?;
+    let other = locker.revoke_fence("job", guard.fence(), "too late").await?;
+    assert!(matches!(other, RevokeOutcome::OtherFence(_)), "{other:?}");
+    next.check()?;
+    assert_eq!(locker.inspect("").await.unwrap_err().kind(), ErrorKind::InvalidName);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lock_within_the_lock() -> Result<()> {
+    let locker = Locker::connect("memory:").await?;
+    let mutex = locker.mutex("job")?;
+    let me = Holder::new();
+    let outer = mutex.acquire_as(&me).await?;
+    let inner = mutex.acquire_as(&me).await?;
+    assert_eq!(outer.fence(), inner.fence());
+    Ok(())
+}
+
+#[tokio::test]
+async fn errors_go_through_anything() {
+    async fn work() -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let locker = Locker::connect("memory:").await?;
+        drop(locker.mutex("job")?.ttl(Duration::ZERO).acquire().await?);
+        Ok(())
+    }
+    let error = work().await.unwrap_err();
+    assert!(error.to_string().contains("a ttl of 0ns is not possible"), "{error}");
+    let error = Locker::connect("memory").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidUrl);
+}
+
+/// What is made in one task is used in another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_moves_between_tasks() -> Result<()> {
+    let locker =
+        Locker::builder().options(Options::default().ttl(SECOND)).connect("memory:").await?;
+    let (mutex, me) = (locker.mutex("job")?, Holder::new());
+    assert_eq!(mutex.lease_time(), SECOND);
+    let task = tokio::spawn(async move { mutex.acquire_as(&me).await?.release().await });
+    task.await.unwrap()?;
+    let multi = locker.multi(["a", "b"])?;
+    tokio::spawn(async move { multi.run(|_| async {}).await }).await.unwrap()
+}
