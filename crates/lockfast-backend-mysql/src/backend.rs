@@ -8,9 +8,9 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
-    ErrorKind, EventStream, Feature, Fence, Guarantee, HolderId, LockName, LockView, LossCause,
-    Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
-    Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
+    ErrorKind, EventStream, Fence, Guarantee, HolderId, LockName, LockView, LossCause, Moment,
+    Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -20,8 +20,8 @@ use crate::claim::{Answer, Claim, Seen};
 use crate::config::Config;
 use crate::failure::{self, Failure};
 use crate::store::Store;
-use crate::watcher;
 use crate::wire::{Argument, Dialer};
+use crate::{values, watcher};
 
 /// A connection to a database.
 pub(crate) struct Mysql {
@@ -60,7 +60,7 @@ pub(crate) fn profile() -> Profile {
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
         ttl: TtlLimits::LOCKFAST,
-        lacks: &[(Feature::Values, "not there yet")],
+        lacks: &[],
     }
 }
 
@@ -149,7 +149,7 @@ impl Mysql {
             Argument::from(expect_fence.map_or(0, Fence::get)),
             Argument::from(reason),
         ];
-        let reply = self.store.change("CALL lockfast_revoke(?, ?, ?, ?)", arguments).await;
+        let reply = self.store.change_once("CALL lockfast_revoke(?, ?, ?, ?)", arguments).await;
         let reply = reply.map_err(|failure| failure.to_error().with_lock(&name))?;
         let said = reply.rows.first().and_then(|row| row.text(1)).unwrap_or_default();
         let (code, seen) = said.split_once('\t').unwrap_or((said, "0"));
@@ -218,12 +218,18 @@ impl Backend for Mysql {
     }
 
     fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
-        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+        Box::pin(async move {
+            let value = values::read(&self.store, &name).await;
+            value.map_err(|failure| failure.to_error().with_lock(&name))
+        })
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
-        let unsupported = || self.profile().unsupported(Feature::Values);
-        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
+        Box::pin(async move {
+            let name = request.name.clone();
+            let outcome = values::write(&self.store, request).await;
+            outcome.map_err(|failure| failure.to_error().with_lock(&name))
+        })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

@@ -92,6 +92,9 @@ pub(crate) struct Ask {
     pub(crate) arguments: Vec<Argument>,
     /// Whether it changes something: then it begins with who asks, and may push.
     pub(crate) is_change: bool,
+    /// Whether it can be done twice like once. A revocation cannot: the second takes the lock away
+    /// from whoever has it next.
+    pub(crate) is_repeatable: bool,
     pub(crate) asker: Asker<Reply>,
     pub(crate) tries: u8,
 }
@@ -112,10 +115,9 @@ impl Op {
         }
     }
 
-    /// Whether it can be done twice like once. A revocation cannot: the second takes the lock away
-    /// from whoever has it next.
+    /// Whether it can be done twice like once.
     pub(crate) fn is_repeatable(&self) -> bool {
-        !matches!(self, Self::Ask(ask) if ask.is_change)
+        !matches!(self, Self::Ask(ask) if !ask.is_repeatable)
     }
 
     /// Counts another try, of which there are so many.

@@ -16,6 +16,7 @@ mod listener;
 mod migration;
 mod offer;
 mod store;
+mod values;
 mod watcher;
 mod wire;
 

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::wire::{Dialer, Wire};
 
 /// The version that this crate works with.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// The earliest version of Lockfast that the procedures of this version serve.
 const SERVES: u32 = 2;
 
@@ -49,6 +49,8 @@ const PROCEDURES: &[(&str, &str)] = &[
     ("lockfast_list", include_str!("sql/list.sql")),
     ("lockfast_labels", include_str!("sql/labels.sql")),
     ("lockfast_watch", include_str!("sql/watch.sql")),
+    ("lockfast_read", include_str!("sql/read.sql")),
+    ("lockfast_write", include_str!("sql/write.sql")),
     ("lockfast_sweep", include_str!("sql/sweep.sql")),
     ("lockfast_finish", include_str!("sql/finish.sql")),
     ("lockfast_enrol", include_str!("sql/enrol.sql")),
@@ -57,9 +59,13 @@ const PROCEDURES: &[(&str, &str)] = &[
 /// What other programs and users may call. Everything else runs with the rights of the caller, who has
 /// none, unless one of these calls it.
 pub(crate) const PUBLIC: &[&str] = &[
-    "enrol", "finish", "give", "labels", "list", "listen", "look", "revoke", "rouse", "sweep",
-    "take", "watch", "work",
+    "enrol", "finish", "give", "labels", "list", "listen", "look", "read", "revoke", "rouse",
+    "sweep", "take", "watch", "work", "write",
 ];
+
+/// What version 2 lacks or does otherwise. The rest stays as it is for those who are using it, and so
+/// do the rights to it.
+const SINCE_2: &[&str] = &["lockfast_read", "lockfast_sweep", "lockfast_write"];
 
 /// What version 1 lacks, table by table: a column that tells whether it was done, and the change.
 const SINCE_1: &[(&str, &str, &str)] = &[
@@ -132,14 +138,15 @@ async fn migrate_on(wire: &mut Wire, extent: Extent) -> Result<Migration, Failur
     for statement in statements(TABLES) {
         wire.run(&statement).await?;
     }
-    if from.is_some() {
+    if from == Some(1) {
         alter(wire).await?;
     }
-    for (name, create) in PROCEDURES {
+    let is_due = |name: &str| from != Some(2) || SINCE_2.contains(&name);
+    for (name, create) in PROCEDURES.iter().filter(|(name, _)| is_due(name)) {
         wire.run(&format!("DROP PROCEDURE IF EXISTS {name}")).await?;
         wire.run(create).await?;
     }
-    if from.is_some() {
+    if from == Some(1) {
         for statement in REST_1 {
             wire.run(statement).await?;
         }
@@ -193,9 +200,10 @@ pub(crate) fn check_version(version: u32, serves: Option<u64>) -> Result<(), Fai
             "the schema is not whole: lockfast_store does not say its version; run lockfast migrate",
         ));
     }
-    let remedy = match is_newer {
-        true => "use a newer Lockfast",
-        false => "run lockfast migrate, when no older program uses the database any more",
+    let remedy = match version {
+        _ if is_newer => "use a newer Lockfast",
+        SERVES.. => "run lockfast migrate; programs of that version can go on",
+        _ => "run lockfast migrate, when no older program uses the database any more",
     };
     Err(Failure::new(
         ErrorKind::InvalidConfig,
@@ -270,7 +278,7 @@ mod tests {
         }
         let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql")).unwrap();
         assert_eq!(files.count(), PROCEDURES.len() + 1, "a file is not used");
-        assert_eq!(statements(TABLES).len(), 6);
+        assert_eq!(statements(TABLES).len(), 7);
     }
 
     /// B26: the README names the rights that a user needs, one by one.
@@ -288,10 +296,12 @@ mod tests {
     #[test]
     fn versions_that_fit() {
         let table = [
-            (2, Some(2), true),
             (3, Some(2), true),
-            (3, Some(3), false),
-            (3, None, false),
+            (4, Some(2), true),
+            (4, Some(3), true),
+            (4, Some(4), false),
+            (4, None, false),
+            (2, Some(2), false),
             (1, None, false),
             (1, Some(1), false),
         ];

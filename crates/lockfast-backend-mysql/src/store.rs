@@ -312,16 +312,25 @@ impl Store {
         statement: &'static str,
         arguments: Vec<Argument>,
     ) -> Result<Reply, Failure> {
-        self.ask_for(statement, arguments, false).await
+        self.ask_for(statement, arguments, false, true).await
     }
 
-    /// Makes a call that changes something.
+    /// Makes a call that changes something, and that may be repeated.
     pub(crate) async fn change(
         &self,
         statement: &'static str,
         arguments: Vec<Argument>,
     ) -> Result<Reply, Failure> {
-        self.ask_for(statement, arguments, true).await
+        self.ask_for(statement, arguments, true, true).await
+    }
+
+    /// Makes a call that must not be made twice. When its answer is lost, that is told.
+    pub(crate) async fn change_once(
+        &self,
+        statement: &'static str,
+        arguments: Vec<Argument>,
+    ) -> Result<Reply, Failure> {
+        self.ask_for(statement, arguments, true, false).await
     }
 
     async fn ask_for(
@@ -329,9 +338,11 @@ impl Store {
         statement: &'static str,
         arguments: Vec<Argument>,
         is_change: bool,
+        is_repeatable: bool,
     ) -> Result<Reply, Failure> {
         let (asker, answer) = tokio::sync::oneshot::channel();
-        self.submit(Op::Ask(Ask { statement, arguments, is_change, asker, tries: 0 }));
+        let ask = Ask { statement, arguments, is_change, is_repeatable, asker, tries: 0 };
+        self.submit(Op::Ask(ask));
         answer.await.unwrap_or_else(|_| {
             Err(Failure::new(ErrorKind::Unreachable, "the connection was closed"))
         })

@@ -108,7 +108,7 @@ pub(crate) fn profile() -> Profile {
                 "an advisory lock is free as soon as its connection ends; use mode=lease",
             ),
             (Feature::Detached, "an advisory lock ends with its connection; use mode=lease"),
-            (Feature::Values, "it has no tables; use mode=lease"),
+            (Feature::Values, "an advisory lock is a lock and nothing else; use mode=lease"),
         ],
     }
 }

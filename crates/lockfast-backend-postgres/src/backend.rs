@@ -8,7 +8,7 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error,
-    EventStream, Feature, Guarantee, HolderId, LockName, LockView, Moment, Profile, Query, Refusal,
+    EventStream, Guarantee, HolderId, LockName, LockView, Moment, Profile, Query, Refusal,
     ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
     RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest, jitter,
 };
@@ -23,7 +23,7 @@ use crate::inspect::read_view;
 use crate::link::Link;
 use crate::store::{Store, closed};
 use crate::wire::{Dialer, get};
-use crate::{listener, migration, watcher};
+use crate::{listener, migration, values, watcher};
 
 /// How often what nobody uses is removed, and how old it must be.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -58,10 +58,9 @@ async fn open(
 ) -> std::result::Result<Arc<dyn Backend>, Failure> {
     let runtime = context.runtime.clone();
     let session = dialer.dial_unattended().await?;
-    let version = migration::ensure(&dialer.config, &session).await?;
+    migration::ensure(&dialer.config, &session).await?;
     let is_direct = session.is_direct;
     let store = Store::new(dialer, context);
-    store.set_version(version);
     let listening = match listener::connect(&store, is_direct).await? {
         Some(mut listening) => {
             listener::check(&store, &session, &mut listening).await?;
@@ -122,7 +121,7 @@ pub(crate) fn profile() -> Profile {
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
         ttl: TtlLimits::LOCKFAST,
-        lacks: &[(Feature::Values, "not there yet")],
+        lacks: &[],
     }
 }
 
@@ -285,12 +284,18 @@ impl Backend for Postgres {
     }
 
     fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
-        Box::pin(async move { Err(self.profile().unsupported(Feature::Values).with_lock(&name)) })
+        Box::pin(async move {
+            let value = values::read(&self.store, &name).await;
+            value.map_err(|failure| failure.to_error().with_lock(&name))
+        })
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
-        let unsupported = || self.profile().unsupported(Feature::Values);
-        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
+        Box::pin(async move {
+            let name = request.name.clone();
+            let outcome = values::write(&self.store, request).await;
+            outcome.map_err(|failure| failure.to_error().with_lock(&name))
+        })
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {

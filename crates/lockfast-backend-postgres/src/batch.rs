@@ -72,13 +72,15 @@ pub(crate) struct Plain {
 const TRIES_MAX: u8 = 4;
 
 /// A value of a plain statement.
-#[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(String),
     OptionalText(Option<String>),
     Number(i64),
     OptionalNumber(Option<i64>),
     Bytes(Vec<u8>),
+    OptionalBytes(Option<Vec<u8>>),
+    /// The link by which it is sent.
+    Link,
 }
 
 impl Op {

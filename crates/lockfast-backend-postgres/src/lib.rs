@@ -22,6 +22,7 @@ mod listener;
 mod migration;
 mod offer;
 mod store;
+mod values;
 mod watcher;
 mod wire;
 

@@ -25,9 +25,6 @@ const PAUSE_URGENT: Duration = Duration::from_millis(200);
 
 const SERVE: &str = "SELECT codes, numbers, notes, now_us, owed \
     FROM {schema}.serve_4($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-/// The same of a schema of the version before, which tells whom it concerns by itself.
-const SERVE_BEFORE: &str = "SELECT codes, numbers, notes, now_us, NULL::text[] \
-    FROM {schema}.serve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const SERVE_TYPES: [Type; 10] = [
     Type::BYTEA,
     Type::INT8,
@@ -45,7 +42,6 @@ const SERVE_TYPES: [Type; 10] = [
 const PUSH: &str = "SELECT {schema}.push_4($1)";
 
 const ENROL: &str = "SELECT {schema}.enrol_4($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-const ENROL_BEFORE: &str = "SELECT {schema}.enrol($1, $2, $3, $4, $5, $6, $7)";
 
 const TAKE_ONE: &str = include_str!("sql/take.sql");
 const TAKE_ONE_TYPES: [Type; 7] =
@@ -68,8 +64,7 @@ pub(crate) struct Link {
 
 struct Prepared {
     serve: Statement,
-    /// Absent with the version before.
-    push: Option<Statement>,
+    push: Statement,
     /// For requests that come alone, where the role has the rights.
     one: Option<PreparedOne>,
 }
@@ -85,8 +80,7 @@ impl Link {
         store.set_link(random()?);
         let limit = store.config().request_timeout;
         let text = |statement: &str| statement.replace("{schema}", &store.config().schema);
-        let serve = text(if store.is_present() { SERVE } else { SERVE_BEFORE });
-        let mut link = Self { session, serve, push: text(PUSH), prepared: None };
+        let mut link = Self { session, serve: text(SERVE), push: text(PUSH), prepared: None };
         link.introduce(store).await?;
         if link.session.is_direct {
             let preparing = link.session.attend(link.prepare(store));
@@ -105,10 +99,7 @@ impl Link {
         let client = &self.session.client;
         let text = |statement: &str| statement.replace("{schema}", &store.config().schema);
         let serve = client.prepare_typed(&self.serve, &SERVE_TYPES).await?;
-        if !store.is_present() {
-            return Ok(Prepared { serve, push: None, one: None });
-        }
-        let push = Some(client.prepare_typed(&self.push, &[Type::TEXT_ARRAY]).await?);
+        let push = client.prepare_typed(&self.push, &[Type::TEXT_ARRAY]).await?;
         let rights = client.query_typed(&text(RIGHTS), &[]).await?;
         let has_rights = rights.first().is_some_and(|row| row.try_get(0).unwrap_or(false));
         let one = match has_rights {
@@ -129,25 +120,21 @@ impl Link {
         let presence = store.presence();
         let channel = presence.as_ref().map(|presence| &presence.channel);
         let key = presence.as_ref().map(|presence| presence.key);
-        let mut params: Vec<Param<'_>> =
-            vec![(&client, Type::BYTEA), (&link, Type::INT8), (&by_mail, Type::BOOL)];
-        if store.is_present() {
-            params.extend::<[Param<'_>; 2]>([(&channel, Type::TEXT), (&key, Type::INT8)]);
-        }
-        params.extend::<[Param<'_>; 4]>([
+        let params: [Param<'_>; 9] = [
+            (&client, Type::BYTEA),
+            (&link, Type::INT8),
+            (&by_mail, Type::BOOL),
+            (&channel, Type::TEXT),
+            (&key, Type::INT8),
             (&label.program, Type::TEXT),
             (&label.host, Type::TEXT),
             (&pid, Type::INT8),
             (&label.text, Type::TEXT),
-        ]);
-        let statement = if store.is_present() { ENROL } else { ENROL_BEFORE };
-        let statement = statement.replace("{schema}", &config.schema);
+        ];
+        let statement = ENROL.replace("{schema}", &config.schema);
         let rows = self.session.ask(&statement, &params, config.request_timeout).await?;
         let row = rows.first().ok_or_else(|| failure::of_nonsense("no row"))?;
-        store.set_events(match store.is_present() {
-            true => get(row, 0)?,
-            false => format!("lockfast:events:{}", config.schema),
-        });
+        store.set_events(get(row, 0)?);
         Ok(())
     }
 
@@ -277,9 +264,9 @@ impl Link {
     }
 
     async fn push(&self, owed: &[String]) -> Result<(), Failure> {
-        let told = match self.prepared.as_ref().and_then(|prepared| prepared.push.as_ref()) {
-            Some(push) => {
-                let told = self.session.client.query(push, &[&owed]).await;
+        let told = match &self.prepared {
+            Some(prepared) => {
+                let told = self.session.client.query(&prepared.push, &[&owed]).await;
                 told.map_err(|error| failure::of_driver(&self.session.endpoint, &error))
             }
             None => self.session.query(&self.push, &[(&owed, Type::TEXT_ARRAY)]).await,
@@ -355,7 +342,8 @@ impl Link {
 
     /// Asks anything else.
     async fn carry_plain(&self, store: &Store, plain: Plain) -> Option<Failure> {
-        let params: Vec<Param<'_>> = plain.values.iter().map(Value::param).collect();
+        let link = store.link();
+        let params: Vec<Param<'_>> = plain.values.iter().map(|value| value.param(&link)).collect();
         let limit = store.config().request_timeout;
         match self.session.ask(&plain.statement, &params, limit).await {
             Ok(rows) => {
@@ -368,13 +356,15 @@ impl Link {
 }
 
 impl Value {
-    fn param(&self) -> Param<'_> {
+    fn param<'a>(&'a self, link: &'a i64) -> Param<'a> {
         match self {
             Self::Text(value) => (value, Type::TEXT),
             Self::OptionalText(value) => (value, Type::TEXT),
             Self::Number(value) => (value, Type::INT8),
             Self::OptionalNumber(value) => (value, Type::INT8),
             Self::Bytes(value) => (value, Type::BYTEA),
+            Self::OptionalBytes(value) => (value, Type::BYTEA),
+            Self::Link => (link, Type::INT8),
         }
     }
 }
@@ -398,7 +388,7 @@ async fn reconnect(store: &Store) -> Link {
 async fn remake(store: &Store) -> Result<Link, Failure> {
     let session = store.dialer.dial_unattended().await?;
     let found = migration::version(store.config(), &session).await?;
-    store.set_version(migration::check(store.config(), found)?);
+    migration::check(store.config(), found)?;
     Link::enrol(store, session).await
 }
 

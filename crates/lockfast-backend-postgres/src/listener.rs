@@ -13,7 +13,6 @@ use tokio::sync::oneshot;
 
 use crate::config::Config;
 use crate::failure::{self, Failure};
-use crate::migration::{self, LISTENER_CLASS};
 use crate::store::{Presence, Store};
 use crate::wire::{Dialer, Push, Session, get, random};
 
@@ -53,13 +52,8 @@ fn place(config: &Config) -> Config {
 async fn dial(store: &Store) -> Result<Session, Failure> {
     let session = Dialer::new(place(store.config()))?.dial().await?;
     if session.is_direct {
-        // The schema may have been migrated since the link was made. A role that only listens need not
-        // have the right to ask.
-        if let Ok(version) = migration::version(store.config(), &session).await {
-            store.set_version(version);
-        }
-        let presence = store.is_present().then(make_presence).transpose()?;
-        let mut script = greet(store, presence.as_ref());
+        let presence = make_presence()?;
+        let mut script = greet(&presence);
         if !store.feeds.is_empty() {
             script.push_str(&listen_to_events(store));
         }
@@ -77,27 +71,8 @@ fn make_presence() -> Result<Presence, Failure> {
 }
 
 /// The lock tells others that we are still there.
-fn greet(store: &Store, presence: Option<&Presence>) -> String {
-    let client = store.client;
-    match presence {
-        Some(Presence { channel, key }) => {
-            format!("LISTEN \"{channel}\"; SELECT pg_advisory_lock({key});")
-        }
-        // As version 3 wants it.
-        None => format!(
-            "LISTEN \"{}\"; SELECT pg_advisory_lock_shared({LISTENER_CLASS}, \
-             ('x{}')::bit(32)::integer);",
-            channel(store, None),
-            &client.to_string()[..8]
-        ),
-    }
-}
-
-fn channel(store: &Store, presence: Option<&Presence>) -> String {
-    match presence {
-        Some(presence) => presence.channel.clone(),
-        None => format!("lockfast:{}", store.client),
-    }
+fn greet(Presence { channel, key }: &Presence) -> String {
+    format!("LISTEN \"{channel}\"; SELECT pg_advisory_lock({key});")
 }
 
 fn listen_to_events(store: &Store) -> String {
@@ -111,7 +86,7 @@ pub(crate) async fn check(
     listener: &mut Session,
 ) -> Result<(), Failure> {
     let limit = store.config().request_timeout;
-    let channel = channel(store, store.presence().as_ref());
+    let channel = store.presence().map(|presence| presence.channel).unwrap_or_default();
     let script = format!("SELECT pg_notify('{channel}', 'P')");
     commands.execute(&script, limit).await?;
     match tokio::time::timeout(limit, listener.messages.recv()).await {

@@ -13,7 +13,7 @@ use crate::wire::{Dialer, Session, get};
 /// The version that this program makes. It also serves the one before and the one after, so that
 /// programs and schemas can be updated in any order: what clients call keeps its name, arguments and
 /// answers for one version more, and what answers otherwise has another name.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 /// The first key of the advisory locks by which clients of version 3 show that they listen.
 pub(crate) const LISTENER_CLASS: i32 = 0x4c46_4b01;
 /// How long a lock that was handed over waits to be heard of.
@@ -48,6 +48,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/serve.sql"),
     include_str!("sql/revoke.sql"),
     include_str!("sql/client.sql"),
+    include_str!("sql/values.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/advisory.sql"),
     include_str!("sql/version.sql"),
@@ -62,11 +63,10 @@ pub(crate) async fn migrate(address: Address) -> Result<Migration> {
 }
 
 /// Makes sure that the schema is there and right; it is made if there is none, but never upgraded.
-/// Returns its version.
-pub(crate) async fn ensure(config: &Config, session: &Session) -> Result<u32, Failure> {
+pub(crate) async fn ensure(config: &Config, session: &Session) -> Result<(), Failure> {
     match version(config, session).await? {
         0 => match update(config, session).await {
-            Ok(_) => Ok(VERSION),
+            Ok(_) => Ok(()),
             Err(failure) if failure.kind() == ErrorKind::Permission => {
                 Err(failure::of_missing_schema(&config.schema))
             }
@@ -77,7 +77,7 @@ pub(crate) async fn ensure(config: &Config, session: &Session) -> Result<u32, Fa
 }
 
 /// Whether this program can use a schema of that version.
-pub(crate) fn check(config: &Config, found: u32) -> Result<u32, Failure> {
+pub(crate) fn check(config: &Config, found: u32) -> Result<(), Failure> {
     let schema = &config.schema;
     if found > VERSION + 1 {
         return Err(too_new(config, found));
@@ -94,11 +94,11 @@ pub(crate) fn check(config: &Config, found: u32) -> Result<u32, Failure> {
     }
     if found < VERSION {
         tracing::warn!(
-            "schema {schema} has version {found}, in which whoever may connect can forge messages; \
-             run \"lockfast migrate\" to bring it to version {VERSION}"
+            "schema {schema} has version {found}, which has no values; run \"lockfast migrate\" to \
+             bring it to version {VERSION}"
         );
     }
-    Ok(found)
+    Ok(())
 }
 
 fn too_new(config: &Config, found: u32) -> Failure {

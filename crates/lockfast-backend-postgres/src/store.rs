@@ -2,7 +2,7 @@
 //! answered or pushed finds the one who waits for it.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ use crate::batch::{Batch, LOCKS_MAX, Op, Plain, Value};
 use crate::claim::Claim;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::migration::VERSION;
 use crate::watcher::Feeds;
 use crate::wire::Dialer;
 
@@ -51,8 +50,6 @@ pub(crate) struct Store {
     link: AtomicI64,
     needs_enrolment: AtomicBool,
     is_closed: AtomicBool,
-    /// The version of the schema.
-    version: AtomicU32,
     /// How we are reached, while we listen.
     presence: Mutex<Option<Presence>>,
     /// Where events are told.
@@ -111,7 +108,6 @@ impl Store {
             link: AtomicI64::new(0),
             needs_enrolment: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            version: AtomicU32::new(VERSION),
             presence: Mutex::default(),
             events: Mutex::default(),
             owed: Mutex::default(),
@@ -145,21 +141,12 @@ impl Store {
         self.link.store(link, Ordering::Release);
     }
 
-    /// Whether the schema is the one that this program makes, or a later one.
-    pub(crate) fn is_present(&self) -> bool {
-        self.version.load(Ordering::Acquire) >= VERSION
-    }
-
-    pub(crate) fn set_version(&self, version: u32) {
-        self.version.store(version, Ordering::Release);
-    }
-
     pub(crate) fn presence(&self) -> Option<Presence> {
         lock(&self.presence).clone()
     }
 
-    pub(crate) fn set_presence(&self, presence: Option<Presence>) {
-        *lock(&self.presence) = presence;
+    pub(crate) fn set_presence(&self, presence: Presence) {
+        *lock(&self.presence) = Some(presence);
     }
 
     pub(crate) fn events(&self) -> String {

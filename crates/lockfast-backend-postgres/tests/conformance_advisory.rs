@@ -23,6 +23,7 @@ const NO_EVENTS: &str = "the server does not tell of its advisory locks";
 const NO_REASON: &str = "an operator ends the session, and the server tells no reason";
 const NO_DETACHING: &str =
     "an advisory lock ends with its connection, so it cannot outlive the process";
+const NO_VALUES: &str = "an advisory lock is a lock and nothing else; values are in tables";
 const OWN_SESSION: &str = "only the process that has the session can release or renew it";
 
 const IGNORED: &[(&str, &str)] = &[
@@ -65,6 +66,14 @@ const IGNORED: &[(&str, &str)] = &[
     ),
     ("revoke::is_told_to_the_holder", NO_REASON),
     ("shared::waiters_enter_together", OWN_SESSION),
+    ("values::and_locks_are_apart", NO_VALUES),
+    ("values::are_kept_to_the_byte", NO_VALUES),
+    ("values::are_written_by_comparing_versions", NO_VALUES),
+    ("values::end_by_themselves", NO_VALUES),
+    ("values::know_a_repetition", NO_VALUES),
+    ("values::lose_no_update", NO_VALUES),
+    ("values::never_have_an_old_version_again", NO_VALUES),
+    ("values::that_change_are_told", NO_VALUES),
     (
         "waiting::not_at_all_answers_at_once",
         "a session says who it is in 63 bytes, without the label's free text",

@@ -8,6 +8,7 @@
 //! | `faults/refusal.rs` | the server answers, but says no |
 //! | `faults/clock.rs` | the server's wall clock steps |
 //! | `faults/pooler.rs` | PgBouncer is in the way, and restarts |
+//! | `faults/values.rs` | lost replies and late requests to write, rows that cannot be |
 
 #![allow(
     clippy::unwrap_used,
@@ -30,3 +31,5 @@ mod pooler;
 mod refusal;
 #[path = "faults/server.rs"]
 mod server;
+#[path = "faults/values.rs"]
+mod values;

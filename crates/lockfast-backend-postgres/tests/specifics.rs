@@ -13,11 +13,11 @@ mod kit;
 use std::time::Duration;
 
 use kit::{
-    Postgres, SCHEMA, Setup, bounded, connect, connect_both, eventually, hold, prepare, queue_for,
-    session, start, ttl, url,
+    Postgres, SCHEMA, Setup, bounded, connect, connect_both, eventually, hold, name, prepare,
+    queue_for, request, session, start, ttl, url,
 };
 use lockfast::{Locker, Options, Released};
-use lockfast_core::{RenewOutcome, RenewRequest};
+use lockfast_core::{Change, RenewOutcome, RenewRequest};
 
 const TTL: Duration = Duration::from_secs(60);
 
@@ -137,6 +137,23 @@ async fn idle_rows_are_removed() {
     assert!(floor >= fence);
     assert!(hold(&locker, "gone", ttl(TTL)).await.fence().get() > fence);
     assert!(kept.check().is_ok());
+}
+
+/// Values that have ended are removed, and those that have not are not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ended_values_are_removed() {
+    let postgres = start();
+    let (_locker, backend) = connect_both(&url(&postgres)).await;
+    for (of, keep) in [("a", None), ("b", Some(Duration::from_millis(1))), ("c", Some(TTL))] {
+        let change = Change::Put { bytes: of.into(), keep };
+        backend.write(request(of, None, 1, change)).await.unwrap();
+    }
+    let names = format!("SELECT string_agg(name, ' ' ORDER BY name) FROM {SCHEMA}.values");
+    assert_eq!(postgres.sql(&names), "a b c");
+    eventually("it has ended", TTL, async || backend.read(name("b")).await.unwrap().is_none())
+        .await;
+    postgres.sql(&format!("SELECT {SCHEMA}.sweep('\\x000000000000', 0)"));
+    assert_eq!(postgres.sql(&names), "a c");
 }
 
 /// A sweep that does not come to its end has done nothing, and whoever comes meanwhile waits for

@@ -13,16 +13,19 @@ mod kit;
 use std::time::Duration;
 
 use kit::{
-    Postgres, ROLE, TIME_MAX, bounded, check_error, connect, create_role, eventually, hold,
-    migrate, queue_for, refusal, session, try_connect, ttl, url, wait_for_renewal,
+    Postgres, ROLE, TIME_MAX, bounded, check_error, connect, connect_both, create_role, eventually,
+    hold, migrate, name, put, queue_for, refusal, request, session, try_connect, ttl, url, version,
+    wait_for_renewal,
 };
-use lockfast::{ErrorKind, Migration, Moment, Released};
+use lockfast::{ErrorKind, Migration, Moment, Released, WriteOutcome};
+use lockfast_core::{Backend, Change};
 use lockfast_faults::lateness::Lateness;
 
-const VERSIONS: [(u32, &str); 3] = [
+const VERSIONS: [(u32, &str); 4] = [
     (1, include_str!("upgrade/version1.sql")),
     (2, include_str!("upgrade/version2.sql")),
     (3, include_str!("upgrade/version3.sql")),
+    (4, include_str!("upgrade/version4.sql")),
 ];
 /// Two clients of the earlier version, and what they call themselves.
 const HOLDER: (&str, &str) = ("010101010101", "01010101-0101-0000-0000-000000000001");
@@ -73,10 +76,11 @@ async fn start(schema: &str) -> (Postgres, tokio_postgres::Client, [u64; 2]) {
 async fn an_earlier_schema_in_use() {
     for (version, schema) in VERSIONS {
         let (postgres, listening, [idle, held]) = start(schema).await;
-        let changed = Migration::Changed { from: Some(version), to: 4 };
+        let changed = Migration::Changed { from: Some(version), to: 5 };
         assert_eq!(migrate(&postgres.url()).unwrap(), changed);
         // The rights that were given are enough, and what was held and waited for is.
-        let locker = connect(&url(&postgres)).await;
+        let (locker, backend) = connect_both(&url(&postgres)).await;
+        check_values(&*backend).await;
         let seen = refusal(&locker, "nightly").await.lock;
         assert_eq!(seen.holders[0].fence.unwrap().get(), held);
         assert_eq!(seen.waiting, 1);
@@ -101,6 +105,15 @@ async fn an_earlier_schema_in_use() {
         })
         .await;
     }
+}
+
+/// Writes, reads and removes a value.
+async fn check_values(backend: &dyn Backend) {
+    let written = backend.write(request("a", None, 1, put(b"one"))).await.unwrap();
+    assert_eq!(written, WriteOutcome::Written(Some(version(1))));
+    assert_eq!(backend.read(name("a")).await.unwrap().unwrap().bytes, b"one");
+    let removal = request("a", Some(version(1)), 2, Change::Remove);
+    assert_eq!(backend.write(removal).await.unwrap(), WriteOutcome::Written(None));
 }
 
 fn grant(postgres: &Postgres) {
@@ -154,25 +167,28 @@ async fn a_schema_of_the_version_before() {
     let version = "SELECT lockfast.version()";
     for url in [url(&postgres), postgres.url()] {
         check_that_it_serves(&postgres, &url).await;
-        assert_eq!(postgres.sql(version), "3");
+        assert_eq!(postgres.sql(version), "4");
     }
-    let (one, two) = (connect(&url(&postgres)).await, connect(&url(&postgres)).await);
+    let (one, backend) = connect_both(&url(&postgres)).await;
+    let two = connect(&url(&postgres)).await;
+    let error = backend.read(name("a")).await.unwrap_err();
+    check_error(&error, ErrorKind::InvalidConfig, &["read_value", "lockfast migrate"]);
+    let error = backend.write(request("a", None, 1, put(b"one"))).await.unwrap_err();
+    check_error(&error, ErrorKind::InvalidConfig, &["write_value", "lockfast migrate"]);
     let guard = hold(&one, "kept", ttl(TTL)).await;
     let waiter = queue_for(&two, "kept").await;
     let before = sessions(&postgres);
-    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: Some(3), to: 4 });
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: Some(4), to: 5 });
     // The server notices a moment later that a connection is closed.
     eventually("migrate is gone", TIME_MAX, async || sessions(&postgres) == before).await;
     check_that_it_serves(&postgres, &url(&postgres)).await;
-    // Connections that are made anew speak as the new version does.
+    // Who was connected has values now.
+    check_values(&*backend).await;
     let end_all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
         WHERE application_name = 'lockfast'";
     postgres.sql(end_all);
-    let seen = "SELECT count(*) FROM lockfast.clients WHERE channel IS NOT NULL";
     eventually("both are there again", TIME_MAX, async || {
-        one.list("", None, 1).await.is_ok()
-            && two.list("", None, 1).await.is_ok()
-            && postgres.sql(seen) == "4"
+        one.list("", None, 1).await.is_ok() && two.list("", None, 1).await.is_ok()
     })
     .await;
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
@@ -193,9 +209,9 @@ async fn a_schema_of_another_version() {
              SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT {version} $$"
         ));
     };
-    become_version(5);
+    become_version(6);
     check_that_it_serves(&postgres, &url(&postgres)).await;
-    for (version, advice) in [(6, "update the program"), (2, "lockfast migrate")] {
+    for (version, advice) in [(7, "update the program"), (3, "lockfast migrate")] {
         become_version(version);
         for url in [url(&postgres), postgres.url()] {
             let error = try_connect(&url).await.unwrap_err();
@@ -203,10 +219,10 @@ async fn a_schema_of_another_version() {
             check_error(&error, ErrorKind::InvalidConfig, &[&version, advice]);
         }
     }
-    become_version(5);
+    become_version(6);
     check_error(
         &migrate(&postgres.url()).unwrap_err(),
         ErrorKind::InvalidConfig,
-        &["version 5", "update the program"],
+        &["version 6", "update the program"],
     );
 }

@@ -13,8 +13,8 @@ const MIGRATE: &str = "run \"lockfast migrate\" as the user that the store's pag
 const ASK_VERSION: &str = "CALL lockfast_enrol('000000000000', '', '', 0, '')";
 /// From this length on a client is asked for its secret, and the above is of no consequence.
 const CALLER_LENGTH_MIN: u64 = 32;
-/// Whoever must not take locks away from others is not given it.
-const OPTIONAL: &str = "lockfast_revoke";
+/// What locks need not: whoever must not take them away from others, or uses no values, is not given it.
+const OPTIONAL: &[&str] = &["lockfast_read", "lockfast_revoke", "lockfast_write"];
 
 /// A procedure as the server shows it.
 struct Procedure {
@@ -126,7 +126,9 @@ fn judge_procedures(procedures: &[Procedure]) -> Finding {
         public.iter().map(String::as_str).filter(|name| !shown.contains(name)).collect();
     match missing.as_slice() {
         [] => Finding::ok(CHECK, "all that is needed may be called"),
-        [OPTIONAL] => Finding::ok(CHECK, "all but lockfast_revoke may be called"),
+        missing if missing.iter().all(|name| OPTIONAL.contains(name)) => {
+            Finding::ok(CHECK, format!("all but {} may be called", missing.join(", ")))
+        }
         _ => Finding::hazard(
             CHECK,
             format!("this user may not call {}", missing.join(", ")),
@@ -212,7 +214,8 @@ mod tests {
         let with = |procedure| all().into_iter().chain([procedure]).collect::<Vec<_>>();
         for (procedures, severity) in [
             (all(), Severity::Ok),
-            (without(OPTIONAL), Severity::Ok),
+            (without("lockfast_revoke"), Severity::Ok),
+            (without("lockfast_write"), Severity::Ok),
             (without("lockfast_take"), Severity::Unsafe),
             (with(inner(false)), Severity::Ok),
             (with(inner(true)), Severity::Unsafe),

@@ -85,5 +85,15 @@ CREATE TABLE IF NOT EXISTS lockfast_mail (
   KEY lockfast_mail_seq (seq)
 ) ENGINE = InnoDB;
 
+CREATE TABLE IF NOT EXISTS lockfast_values (
+  name VARBINARY(255) NOT NULL PRIMARY KEY,
+  -- The id of the write that it comes from.
+  version BINARY(16) NOT NULL,
+  bytes MEDIUMBLOB NOT NULL,
+  -- From then on it is as if there were none, though the row may still be there; NULL for never.
+  until_us BIGINT,
+  KEY lockfast_values_end (until_us)
+) ENGINE = InnoDB;
+
 INSERT IGNORE INTO lockfast_store (id, version, floor, watched_us, swept_us, swept_name)
 VALUES (1, 0, 0, 0, 0, '');

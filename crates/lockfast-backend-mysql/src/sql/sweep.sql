@@ -33,6 +33,8 @@ BEGIN
        AND IS_USED_LOCK(CONCAT('lockfast:a:', HEX(who))) IS NULL
      LIMIT 1000;
     COMMIT AND NO CHAIN NO RELEASE;
+    DELETE FROM lockfast_values WHERE until_us <= now_us LIMIT 1000;
+    COMMIT AND NO CHAIN NO RELEASE;
     SELECT MAX(name) INTO last_name
       FROM (SELECT name FROM lockfast_locks WHERE name > first_name ORDER BY name LIMIT 10000) a;
     IF last_name IS NOT NULL THEN

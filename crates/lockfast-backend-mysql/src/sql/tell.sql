@@ -1,4 +1,5 @@
--- Tells those who watch what happened: q queued, g granted, r released, a abandoned, v revoked.
+-- Tells those who watch what happened: q queued, g granted, r released, a abandoned, v revoked; or that a
+-- value was changed: c.
 CREATE PROCEDURE lockfast_tell(
   IN kind CHAR(1), IN lock_name VARBINARY(255), IN whose BINARY(6), IN its_fence BIGINT,
   IN lasts_us BIGINT)

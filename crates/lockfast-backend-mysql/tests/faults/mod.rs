@@ -14,6 +14,7 @@
 //! | `crowd.rs` | thousands wait for one lock |
 //! | `rights.rs` | somebody with few rights tries to do more |
 //! | `schema.rs` | a schema of another version, rows that cannot be |
+//! | `values.rs` | lost replies and late requests to write, other programs that do, rows that cannot be |
 //! | `waking.rs` | waiters that cannot be woken |
 
 mod clock;
@@ -28,4 +29,5 @@ mod replica;
 mod rights;
 mod schema;
 mod server;
+mod values;
 mod waking;

@@ -24,7 +24,12 @@ async fn start() -> (Mysql, String, String) {
 
 /// Every row of every table, but for when things were seen.
 fn rows(server: &Mysql) -> String {
-    let tables = ["locks ORDER BY name", "claims ORDER BY name, holder", "mail ORDER BY seq"];
+    let tables = [
+        "locks ORDER BY name",
+        "claims ORDER BY name, holder",
+        "mail ORDER BY seq",
+        "values ORDER BY name",
+    ];
     let all = tables.map(|table| server.sql(&format!("SELECT * FROM lockfast_{table}")));
     all.join("\n---\n")
 }
@@ -139,6 +144,7 @@ async fn nobody_is_another_client() {
         format!("lockfast_take('{forged}', '{NAME}', '{id}', 0, 1000000, 0, 0, 1)"),
         format!("lockfast_give('{forged}', '{NAME}', '{id}')"),
         format!("lockfast_revoke('{forged}', '{NAME}', 0, '')"),
+        format!("lockfast_write('{forged}', '{NAME}', '', '{id}', 'x', NULL)"),
         format!("lockfast_finish('{forged}')"),
         format!(r#"lockfast_work('{forged}', '[["{NAME}","{id}",9,0]]', '', 0, '', 0)"#),
     ] {

@@ -2,18 +2,23 @@
 
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Migration};
+use lockfast::{ErrorKind, Migration, WriteOutcome};
 use lockfast_core::Address;
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Opts};
 
+use crate::kit::foreign::{Session, holder};
 use crate::kit::{
-    check_error, connect, documented_rights, eventually, failure, hold, prepare, refusal,
-    start_server, try_connect, ttl,
+    check_error, connect, connect_both, documented_rights, eventually, failure, hold, name,
+    prepare, put, refusal, request, start_server, try_connect, ttl, version,
 };
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(6);
 /// The tables as version 1 made them, with a holder, two who share and one who waits.
 const VERSION_1: &str = include_str!("version_1.sql");
+/// The schema as version 2 made it, one statement after the other.
+const VERSION_2: &str = include_str!("version_2.sql");
 
 async fn migrate(url: &str) -> lockfast::Result<Migration> {
     lockfast_backend_mysql::migrate(Address::parse(url).unwrap()).await
@@ -37,8 +42,8 @@ async fn of_the_version_before() {
     assert_eq!(server.sql("SELECT version FROM lockfast_store"), "1");
     // An earlier try got so far.
     server.sql("ALTER TABLE lockfast_store ADD serves INT NOT NULL DEFAULT 0 AFTER version");
-    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: Some(1), to: 2 });
-    assert_eq!(migrate(&maker).await.unwrap(), Migration::Unchanged { version: 2 });
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: Some(1), to: 3 });
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Unchanged { version: 3 });
     server.sql(&rights);
     let locker = connect(&url).await;
     let held = refusal(&locker, "held").await.lock;
@@ -52,7 +57,47 @@ async fn of_the_version_before() {
     }
     // The program of version 1 is told that it is too old.
     let said = server.sql("CALL lockfast_enrol('0000000000AA', 'old', 'h', 1, '')");
-    assert_eq!(said.split('\t').next(), Some("2"));
+    assert_eq!(said.split('\t').next(), Some("3"));
+}
+
+/// B35: a schema of version 2 becomes one of this version under a program that uses it: what that
+/// holds and waits for stays, and so do its rights to all that it needs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_version_2_in_use() {
+    let server = start_server();
+    let (rights, maker_rights) = documented_rights("lockfast");
+    server.sql("CREATE USER locks IDENTIFIED BY 'word'; CREATE USER maker IDENTIFIED BY 'word'");
+    server.sql(&maker_rights);
+    let (url, maker) = (server.url_as("locks", Some("word")), server.url_as("maker", Some("word")));
+    let mut making = Conn::new(Opts::from_url(&maker).unwrap()).await.unwrap();
+    for statement in VERSION_2.split("\n//\n") {
+        making.query_drop(statement).await.unwrap();
+    }
+    let is_new = |grant: &&str| grant.contains("lockfast_read") || grant.contains("lockfast_write");
+    let earlier = rights.split_inclusive(';').filter(|grant| !is_new(grant));
+    server.sql(&earlier.collect::<String>());
+    let (mut first, mut second) = (Session::open(&url, 1).await, Session::open(&url, 2).await);
+    assert!(first.take(NAME, 0, TTL * 10, false).await.starts_with("G\t"));
+    assert!(second.take(NAME, 0, TTL * 10, true).await.starts_with("W\t"));
+    for url in [&url, &maker] {
+        let error = try_connect(url).await.unwrap_err();
+        check_error(&error, ErrorKind::InvalidConfig, &["version 2", "lockfast migrate"]);
+    }
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: Some(2), to: 3 });
+    assert_eq!(first.give(NAME).await, "1");
+    assert_eq!(server.sql("SELECT HEX(holder) FROM lockfast_locks"), holder(2, 1));
+    let said = second.take(NAME, 0, TTL * 10, false).await;
+    assert!(said.starts_with("G\t"), "{said}");
+    // Locks need no right that is new.
+    let (locker, backend) = connect_both(&url).await;
+    assert_eq!(refusal(&locker, NAME).await.lock.holders.len(), 1);
+    let error = backend.read(name(NAME)).await.unwrap_err();
+    check_error(&error, ErrorKind::Permission, &["lockfast_read", "README"]);
+    server.sql(&rights);
+    let written = backend.write(request(NAME, None, 1, put(b"one"))).await.unwrap();
+    assert_eq!(written, WriteOutcome::Written(Some(version(1))));
+    assert_eq!(backend.read(name(NAME)).await.unwrap().unwrap().bytes, b"one");
+    assert_eq!(second.give(NAME).await, "1");
 }
 
 /// B35: a schema of the next version is used as long as it serves this one, and not beyond.
@@ -60,10 +105,10 @@ async fn of_the_version_before() {
 async fn of_the_next_version() {
     let server = start_server();
     let url = prepare(&server).await;
-    server.sql("UPDATE lockfast_store SET version = 3, serves = 2");
+    server.sql("UPDATE lockfast_store SET version = 4, serves = 3");
     hold(&connect(&url).await, NAME, ttl(TTL)).await.release().await.unwrap();
-    assert_eq!(migrate(&server.url()).await.unwrap(), Migration::Unchanged { version: 3 });
-    server.sql("UPDATE lockfast_store SET serves = 3");
+    assert_eq!(migrate(&server.url()).await.unwrap(), Migration::Unchanged { version: 4 });
+    server.sql("UPDATE lockfast_store SET serves = 4");
     for error in [try_connect(&url).await.unwrap_err(), migrate(&server.url()).await.unwrap_err()] {
         check_error(&error, ErrorKind::InvalidConfig, &["newer Lockfast"]);
     }

@@ -8,10 +8,11 @@ pub mod foreign;
 pub mod replica;
 
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
-use lockfast::{Locker, Result};
+use lockfast::{Expected, LockName, Locker, Result, Version};
 use lockfast_conformance::shorthand;
-use lockfast_core::Address;
+use lockfast_core::{Address, Backend, Change, WriteRequest};
 
 pub use lockfast_conformance::shorthand::{
     TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, refusal, ttl,
@@ -90,6 +91,43 @@ pub fn connections(server: &Mysql) -> (u64, u64) {
 /// Connects to a store on the server.
 pub async fn connect(url: &str) -> Locker {
     shorthand::connect(url, lockfast_backend_mysql::connect).await
+}
+
+/// Connects to a store and keeps what the engine has under it too.
+pub async fn connect_both(url: &str) -> (Locker, Arc<dyn Backend>) {
+    let address = Address::parse(url).unwrap();
+    let place = Arc::new(OnceLock::new());
+    let kept = Arc::clone(&place);
+    let connecting = Locker::builder().connect_with(move |context| {
+        Box::pin(async move {
+            let backend = lockfast_backend_mysql::connect(address, context).await?;
+            kept.set(Arc::clone(&backend)).unwrap();
+            Ok(backend)
+        })
+    });
+    let locker = bounded(connecting).await.unwrap();
+    let backend = place.get().unwrap();
+    (locker, Arc::clone(backend))
+}
+
+/// The version that the write of this id leaves.
+pub fn version(id: u8) -> Version {
+    Version::from_bytes([id; 16])
+}
+
+/// A write of a value, with the version that must be there.
+pub fn request(of: &str, expected: Option<Version>, id: u8, change: Change) -> WriteRequest {
+    let expected = expected.map_or(Expected::Nothing, Expected::Version);
+    WriteRequest { name: name(of), expected, change, id: [id; 16] }
+}
+
+/// What puts a value there for good.
+pub fn put(bytes: &[u8]) -> Change {
+    Change::Put { bytes: bytes.to_vec(), keep: None }
+}
+
+pub fn name(of: &str) -> LockName {
+    LockName::new(of).unwrap()
 }
 
 /// Connects to a store on the server, which may fail.

@@ -100,5 +100,9 @@ BEGIN
   UPDATE {schema}.clients c SET seen_us = now_us
     WHERE c.client = who AND c.seen_us < now_us - 3600000000;
   DELETE FROM {schema}.clients c WHERE c.seen_us < now_us - 604800000000;
+  -- Last, so that whoever writes one of these waits for nothing but the commit.
+  DELETE FROM {schema}.values d WHERE d.name IN (
+    SELECT v.name FROM {schema}.values v WHERE v.until_us <= now_us
+      LIMIT 10000 FOR UPDATE SKIP LOCKED);
   RETURN count;
 END $$;

@@ -28,7 +28,7 @@ BEGIN
 END $$;
 
 -- Tells those who watch what happened to a lock: q queued, g granted, r released, a abandoned,
--- e expired, v revoked. A transaction's equal messages become one, so each has a number.
+-- e expired, v revoked; or that a value was changed: c. A transaction's equal messages become one, so each has a number.
 CREATE OR REPLACE FUNCTION {schema}.note(
   kind text, lock_name text, fence bigint, holder uuid, now_us bigint
 ) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$

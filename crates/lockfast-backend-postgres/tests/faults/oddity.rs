@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Options, Released};
+use lockfast::{ErrorKind, Options, Released, WriteOutcome};
+use lockfast_core::Change;
 
 use crate::kit::{
-    PgBouncer, ROLE, SCHEMA, bounded, check_error, connect, failure, hold, queue_for, refusal,
-    start, try_connect, ttl, url, wait_for_renewal,
+    PgBouncer, ROLE, SCHEMA, bounded, check_error, connect, connect_both, failure, hold, name,
+    queue_for, refusal, request, start, try_connect, ttl, url, version, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -38,7 +39,14 @@ async fn settings_of_the_role_and_the_database() {
             postgres.sql(&format!("ALTER {whose} SET {setting}"));
         }
     }
-    let (one, two) = (connect(&url(&postgres)).await, connect(&url(&postgres)).await);
+    let (one, backend) = connect_both(&url(&postgres)).await;
+    let two = connect(&url(&postgres)).await;
+    let change = Change::Put { bytes: b"\0\\'\xff".to_vec(), keep: Some(TTL) };
+    let written = backend.write(request(NAME, None, 1, change)).await.unwrap();
+    assert_eq!(written, WriteOutcome::Written(Some(version(1))));
+    let value = backend.read(name(NAME)).await.unwrap().unwrap();
+    assert_eq!(value.bytes, b"\0\\'\xff");
+    assert!(value.remaining.is_some_and(|left| left <= TTL), "{value:?}");
     let guard = hold(&one, NAME, ttl(TTL)).await;
     refusal(&two, NAME).await;
     let waiter = queue_for(&two, NAME).await;

@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::kit::{
-    PgBouncer, ROLE, bounded, check_error, connect, encode, hold, queue_for, refusal, start,
-    try_connect, ttl, url, wait_for_renewal,
+    PgBouncer, ROLE, bounded, check_error, connect, connect_both, encode, hold, name, put,
+    queue_for, refusal, request, start, try_connect, ttl, url, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -100,9 +100,13 @@ async fn another_isolation_level() {
     let postgres = start();
     postgres.sql(&format!("ALTER ROLE {ROLE} SET default_transaction_isolation = 'serializable'"));
     let pooler = PgBouncer::start(&postgres, 4);
-    let locker = connect(&pooler.url_as(ROLE, "postgres")).await;
-    let error = crate::kit::failure(&locker, NAME).await;
-    check_error(&error, ErrorKind::InvalidConfig, &["ALTER ROLE"]);
+    let (locker, backend) = connect_both(&pooler.url_as(ROLE, "postgres")).await;
+    let taken = crate::kit::failure(&locker, NAME).await;
+    let read = backend.read(name(NAME)).await.unwrap_err();
+    let written = backend.write(request(NAME, None, 1, put(b"one"))).await.unwrap_err();
+    for error in [taken, read, written] {
+        check_error(&error, ErrorKind::InvalidConfig, &["ALTER ROLE"]);
+    }
 }
 
 /// B34: a pooler that refuses whatever it does not know when a connection starts, as Amazon's does with

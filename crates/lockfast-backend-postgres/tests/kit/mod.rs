@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use lockfast::{Error, Guard, Locker, Migration, Options, Result};
+use lockfast::{Error, Expected, Guard, LockName, Locker, Migration, Options, Result, Version};
 use lockfast_conformance::shorthand;
-use lockfast_core::{Address, Backend};
+use lockfast_core::{Address, Backend, Change, WriteRequest};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -119,6 +119,26 @@ pub async fn session(address: SocketAddr, role: &str) -> tokio_postgres::Client 
 /// Connects to a store, which may fail.
 pub async fn try_connect(url: &str) -> Result<Locker> {
     shorthand::try_connect(url, lockfast_backend_postgres::connect).await
+}
+
+/// The version that the write of this id leaves.
+pub fn version(id: u8) -> Version {
+    Version::from_bytes([id; 16])
+}
+
+/// A write of a value, with the version that must be there.
+pub fn request(of: &str, expected: Option<Version>, id: u8, change: Change) -> WriteRequest {
+    let expected = expected.map_or(Expected::Nothing, Expected::Version);
+    WriteRequest { name: name(of), expected, change, id: [id; 16] }
+}
+
+/// What puts a value there for good.
+pub fn put(bytes: &[u8]) -> Change {
+    Change::Put { bytes: bytes.to_vec(), keep: None }
+}
+
+pub fn name(of: &str) -> LockName {
+    LockName::new(of).unwrap()
 }
 
 /// Begins to wait for a lock that is taken, and returns when it stands in line.

@@ -1,0 +1,146 @@
+//! Values that many write at once, whose writes are repeated or come late, and rows that no write
+//! leaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockfast::{ErrorKind, Locker, WatchKind, WriteOutcome};
+use lockfast_core::{Backend, Change};
+use lockfast_faults::proxy::{Link, Proxy};
+
+use crate::kit::{
+    Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, connect_both, eventually,
+    name, put, request, start, url, version,
+};
+
+/// All values: their names, versions and numbers of bytes.
+fn stored(postgres: &Postgres) -> String {
+    postgres.sql(&format!(
+        "SELECT name, encode(version, 'hex'), octet_length(bytes) FROM {SCHEMA}.values ORDER BY name"
+    ))
+}
+
+/// P14: between comparing and writing much can happen, and of those who saw the same one writes; so of
+/// those who saw nothing.
+/// The user sees: the conflict, and what is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_at_the_same_moment() {
+    const CLIENTS: u8 = 6;
+    let postgres = start();
+    // The clock is looked at in between.
+    postgres.sql(&format!(
+        "CREATE OR REPLACE FUNCTION {SCHEMA}.clock() RETURNS bigint LANGUAGE sql VOLATILE AS $$ SELECT \
+         (SELECT 0 FROM pg_sleep(0.05)) + (date_part('epoch', clock_timestamp()) * 1000000)::bigint $$"
+    ));
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(connect_both(&url(&postgres)).await);
+    }
+    let mut there = None;
+    for round in 0..4 {
+        let write = |(at, (_, backend)): (u8, &(Locker, Arc<dyn Backend>))| {
+            let id = 1 + round * CLIENTS + at;
+            let (backend, request) = (Arc::clone(backend), request("a", there, id, put(b"one")));
+            tokio::spawn(async move { backend.write(request).await.unwrap() })
+        };
+        let writing: Vec<_> = (0..).zip(&clients).map(write).collect();
+        let (mut written, mut seen) = (Vec::new(), Vec::new());
+        for task in writing {
+            match bounded(task).await.unwrap() {
+                WriteOutcome::Written(version) => written.push(version),
+                WriteOutcome::Conflict(value) => seen.push(value.map(|value| value.version)),
+            }
+        }
+        assert_eq!(written.len(), 1, "{written:?}");
+        assert!(seen.iter().all(|version| *version == written[0]), "{seen:?} not {written:?}");
+        there = written[0];
+    }
+}
+
+/// P7, P14: the reply to a write is lost: it is asked for again, known by its id, and done once.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_a_write() {
+    let postgres = start();
+    let near = connect(&url(&postgres)).await;
+    let mut events = near.watch().await.unwrap();
+    let proxy = Proxy::start(postgres.address()).await.unwrap();
+    let far = format!("postgres://{ROLE}@{}/postgres?request_timeout=1s", proxy.address());
+    let (_locker, far) = connect_both(&far).await;
+    let mut expected = None;
+    for id in 1..=2 {
+        proxy.set_open(Link::SwallowReplies);
+        let written = bounded(far.write(request("a", expected, id, put(b"one")))).await.unwrap();
+        expected = Some(version(id));
+        assert_eq!(written, WriteOutcome::Written(expected));
+        assert_eq!(bounded(events.next()).await.unwrap().kind, WatchKind::Changed);
+        let value = far.read(name("a")).await.unwrap().unwrap();
+        assert_eq!((Some(value.version), value.bytes), (expected, b"one".to_vec()));
+    }
+    let more = tokio::time::timeout(Duration::from_millis(500), events.next()).await;
+    assert!(more.is_err(), "it was written twice: {more:?}");
+}
+
+/// P14: a write that was given up arrives after its repetition was done and undone, by a connection
+/// that was given up too: the server refuses it, and what was removed does not come back.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_comes_late() {
+    let postgres = start();
+    let proxy = Proxy::start(postgres.address()).await.unwrap();
+    let far = format!("postgres://{ROLE}@{}/postgres?request_timeout=1s", proxy.address());
+    let (_locker, far) = connect_both(&far).await;
+    proxy.set_open(Link::HoldRequests);
+    let written = bounded(far.write(request("a", None, 1, put(b"one")))).await.unwrap();
+    assert_eq!(written, WriteOutcome::Written(Some(version(1))));
+    let removal = request("a", Some(version(1)), 2, Change::Remove);
+    assert_eq!(far.write(removal).await.unwrap(), WriteOutcome::Written(None));
+    let log = postgres.socket_directory().join("log");
+    let refused = || {
+        let said = std::fs::read_to_string(&log).unwrap();
+        said.matches("this connection is not registered").count()
+    };
+    assert_eq!(refused(), 0);
+    proxy.set_open(Link::Pass);
+    eventually("what was held has arrived", TIME_MAX, async || refused() > 0).await;
+    assert_eq!(stored(&postgres), "");
+}
+
+/// P11, P14: rows that no write leaves cannot be stored by mistake; where somebody has seen to it that
+/// they can, they are told and left as they are. So is a table that is not ours.
+/// The user sees: `CorruptRecord`, `InvalidConfig`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_of_another_form() {
+    let postgres = start();
+    let (_locker, backend) = connect_both(&url(&postgres)).await;
+    let forms = [
+        ("short", "'\\x616263', 'x', NULL"),
+        ("long", "decode(repeat('ab', 16), 'hex'), convert_to(repeat('x', 65537), 'UTF8'), NULL"),
+    ];
+    let store = |name: &str, form: &str| {
+        postgres.try_sql(&format!("INSERT INTO {SCHEMA}.values VALUES ('{name}', {form})"))
+    };
+    for (name, form) in forms {
+        let (done, said) = store(name, form);
+        assert!(!done && said.contains("violates"), "{name}: {said}");
+    }
+    postgres.sql(&format!("ALTER TABLE {SCHEMA}.values DROP CONSTRAINT values_possible"));
+    for (of, form) in forms {
+        assert!(store(of, form).0);
+        let before = stored(&postgres);
+        let error = backend.read(name(of)).await.unwrap_err();
+        check_error(&error, ErrorKind::CorruptRecord, &["a value of another form"]);
+        for expected in [None, Some(version(9))] {
+            let error = backend.write(request(of, expected, 1, put(b"mine"))).await.unwrap_err();
+            check_error(&error, ErrorKind::CorruptRecord, &["a value of another form"]);
+        }
+        assert_eq!(stored(&postgres), before);
+    }
+    postgres.sql(&format!("ALTER TABLE {SCHEMA}.values RENAME COLUMN version TO revision"));
+    let read = backend.read(name("a")).await.unwrap_err();
+    let written = backend.write(request("a", None, 1, put(b"mine"))).await.unwrap_err();
+    for error in [read, written] {
+        check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate"]);
+    }
+    assert_eq!(postgres.sql(&format!("SELECT count(*) FROM {SCHEMA}.values")), "2");
+}
