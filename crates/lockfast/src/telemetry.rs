@@ -66,7 +66,12 @@ impl Telemetry {
 
     pub(crate) fn acquire_failed(&self, lock: &LockName, error: &Error) {
         self.acquire_failed.increment(1);
-        tracing::warn!(%lock, error = format_args!("{error:#}"), backend = self.backend, "acquisition failed");
+        tracing::warn!(
+            %lock,
+            error = format_args!("{error:#}"),
+            backend = self.backend,
+            "acquisition failed"
+        );
     }
 
     pub(crate) fn cancelled(&self, lock: &LockName) {
@@ -98,7 +103,12 @@ impl Telemetry {
         match outcome {
             Ok(outcome) => tracing::debug!(%lock, ?outcome, backend = self.backend, "released"),
             Err(error) => {
-                tracing::warn!(%lock, error = format_args!("{error:#}"), backend = self.backend, "release failed")
+                tracing::warn!(
+                    %lock,
+                    error = format_args!("{error:#}"),
+                    backend = self.backend,
+                    "release failed"
+                );
             }
         }
     }
