@@ -13,5 +13,9 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("process::a_detached_lease_outlives_its_process", NO_DETACHING),
     ("release::of_a_detached_lease_is_asked_for", NO_DETACHING),
     ("release::works_from_any_connection", OWN_SESSION),
+    ("shared_state::refreshes_are_computed_once", NO_TTL_NODES),
+    ("shared_state::refreshes_tell_why_they_failed", NO_TTL_NODES),
+    ("shared_state::refreshes_give_the_last_value_meanwhile", NO_TTL_NODES),
+    ("shared_state::refreshes_stop_when_their_lock_is_lost", NO_TTL_NODES),
     ("values::end_by_themselves", NO_TTL_NODES),
 ];

@@ -201,7 +201,7 @@ impl Refresh {
             return Ok(RefreshAttempt::Fresh(stored.bytes.clone()));
         }
         let before = stored.map(|stored| stored.version);
-        Ok(RefreshAttempt::Granted(RefreshGuard { refresh: self.clone(), guard, before }))
+        Ok(RefreshAttempt::Granted(RefreshGuard { refresh: Box::new(self.clone()), guard, before }))
     }
 
     /// Waits until the one who computes has ended. All who wait go on at once: they want the lock
@@ -268,7 +268,7 @@ pub enum RefreshAttempt {
 #[must_use = "the right to compute is given back as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct RefreshGuard {
-    refresh: Refresh,
+    refresh: Box<Refresh>,
     guard: Guard,
     /// Which value is replaced.
     before: Option<Version>,
