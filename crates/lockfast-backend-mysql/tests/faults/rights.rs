@@ -129,6 +129,8 @@ async fn nobody_is_another_client() {
     let (server, url, stranger) = start().await;
     let locker = connect(&url).await;
     let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let listens = async || crate::kit::connections(&server).1 != 0;
+    crate::kit::eventually("it listens", TTL, listens).await;
     let connected = crate::kit::connections(&server);
     let client = server.sql("SELECT HEX(LEFT(holder, 6)) FROM lockfast_locks");
     let forged = format!("{client}{}", "0".repeat(20));
