@@ -33,13 +33,9 @@ impl Store {
         let renewed: Vec<_> = batch
             .renews
             .iter()
-            .map(|renew| {
-                let calls = self.calls(renew.leases.len());
-                Reply::join(replies.by_ref().take(calls).collect())
-            })
+            .map(|renew| Reply::join(replies.by_ref().take(renew.runs().len()).collect()))
             .collect();
-        let calls = if batch.takes.is_empty() { 0 } else { self.calls(batch.takes.len()) };
-        let taken: Vec<_> = replies.by_ref().take(calls).collect();
+        let taken: Vec<_> = replies.by_ref().take(batch.take_runs.len()).collect();
         let shortage = match batch.counts_replicas {
             true => replies.next().and_then(|reply| self.count_replicas(&reply)),
             false => None,
@@ -47,12 +43,14 @@ impl Store {
         for (renew, reply) in batch.renews.into_iter().zip(renewed) {
             self.answer_renew(renew, reply, &mut repairs);
         }
-        for (takes, reply) in share(batch.takes, calls).zip(taken) {
+        let mut takes = batch.takes.into_iter();
+        for (run, reply) in batch.take_runs.into_iter().zip(taken) {
+            let takes = takes.by_ref().take(run).collect();
             self.answer_takes(takes, reply, sent, shortage.as_ref(), &mut repairs);
         }
-        let calls = if batch.gives.is_empty() { 0 } else { self.calls(batch.gives.len()) };
-        for (gives, reply) in share(batch.gives, calls).zip(replies.by_ref().take(calls)) {
-            self.answer_gives(gives, reply, &mut repairs);
+        let mut gives = batch.gives.into_iter();
+        for (run, reply) in batch.give_runs.iter().copied().zip(replies.by_ref()) {
+            self.answer_gives(gives.by_ref().take(run).collect(), reply, &mut repairs);
         }
         for (plain, count) in batch.plains {
             let replies: Vec<_> = replies.by_ref().take(count).collect();
@@ -242,7 +240,8 @@ impl Store {
                     true => again.push(op),
                     false => self.fail_op(op, &failure),
                 },
-                Remedy::Tell => self.fail_op(op, &failure),
+                Remedy::AskApart if op.set_apart() && op.try_again() => again.push(op),
+                Remedy::Tell | Remedy::AskApart => self.fail_op(op, &failure),
                 Remedy::Follow => match self.cluster.as_ref().and_then(Weak::upgrade) {
                     Some(cluster) if op.try_again() => cluster.follow(op),
                     Some(_) => self.fail_op(op, &failure::of_disagreement()),
@@ -299,12 +298,6 @@ impl Store {
             Op::Plain(plain) => drop(plain.asker.send(Err(failure.clone()))),
         }
     }
-}
-
-/// Requests by the calls that carried them: all in one, or each in its own.
-fn share<T>(items: Vec<T>, calls: usize) -> impl Iterator<Item = Vec<T>> {
-    let (one, each) = if calls == 1 { (Some(items), Vec::new()) } else { (None, items) };
-    one.into_iter().chain(each.into_iter().map(|item| vec![item]))
 }
 
 /// Requests that the server did not serve, and why.

@@ -198,6 +198,16 @@ impl Store {
         if self.cluster.is_some() { locks } else { 1 }
     }
 
+    /// Requests by the calls that carry them.
+    fn runs<'a, T>(
+        &self,
+        requests: &'a [T],
+        is_apart: impl Fn(&T) -> bool,
+    ) -> impl Iterator<Item = &'a [T]> {
+        let goes_along = self.cluster.is_none();
+        requests.chunk_by(move |one, next| goes_along && !is_apart(one) && !is_apart(next))
+    }
+
     /// Tends those who wait, for ever.
     pub(crate) async fn tend_lobby(self: Arc<Self>) {
         self.lobby.tend(|due| due.into_iter().for_each(|take| self.submit(Op::Take(take)))).await;

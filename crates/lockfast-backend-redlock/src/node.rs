@@ -12,7 +12,7 @@ use lockfast_backend_redis::node::{write_client, write_label};
 use lockfast_core::{BoxFuture, ClientId, ErrorKind, Label, Moment};
 
 use crate::ballot::Said;
-use crate::batch::{Batch, LOCKS_MAX, Op, Sent, Take};
+use crate::batch::{Batch, LOCKS_MAX, Op, Sent, Take, Tries};
 use crate::claim::Ticket;
 use crate::config::one_server_message;
 use crate::giving::Gave;
@@ -234,7 +234,7 @@ impl Node {
                     let round = claim.state().round;
                     if claim.stamp(self.index, round).is_some_and(Ticket::is_vote) {
                         tracing::info!(node = self.name, lock = %claim.name, "locks it again");
-                        let take = Take { claim, round, tries: 0 };
+                        let take = Take { claim, round, tries: Tries::default() };
                         let ticket = Ticket { proposal: fence.get(), how: 2 };
                         batch.takes.push(Sent { take, ticket, counts: false });
                     }
@@ -393,7 +393,7 @@ impl Traffic for Node {
         let now = Moment::now();
         let debts = std::mem::take(&mut *lock(&self.debts));
         let owed = debts.into_iter().filter(|giving| !giving.ends.has_passed(now));
-        self.requeue(owed.map(|giving| Op::Give(giving, 0)).collect());
+        self.requeue(owed.map(|giving| Op::Give(giving, Tries::default())).collect());
         *lock(&self.trouble) = None;
         self.is_missed.store(false, Ordering::Release);
         if self.is_down.swap(false, Ordering::AcqRel) {

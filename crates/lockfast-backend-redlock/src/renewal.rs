@@ -10,7 +10,7 @@ use lockfast_core::{
 };
 use tokio::sync::oneshot;
 
-use crate::batch::Op;
+use crate::batch::{Op, Tries};
 use crate::clerk::Pending;
 use crate::inspect::labels;
 use crate::store::{Store, lock};
@@ -172,7 +172,7 @@ impl Store {
         {
             let _in_order = lock(&self.renewing);
             for node in &self.nodes {
-                node.submit(Op::Renew(Arc::clone(&renewal), 0));
+                node.submit(Op::Renew(Arc::clone(&renewal), Tries::default()));
             }
         }
         let votes = answer.await.unwrap_or_default();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockfast_core::{AcquireRequest, ErrorKind, Fence, Grant, Moment, Retry, Wait, jitter};
 
 use crate::ballot::{Ballot, Said, Verdict};
-use crate::batch::{Op, Take};
+use crate::batch::{Op, Take, Tries};
 use crate::claim::{Asker, Claim, Manner, Outcome, Phase, State, tell_all};
 use crate::clerk::Pending;
 use crate::giving::Ending;
@@ -105,7 +105,11 @@ impl Store {
         let limit = self.config.node_limit(claim.ttl);
         self.clerk.watch(Pending::Round(Arc::clone(claim), round), from, limit);
         for node in &self.nodes {
-            node.submit(Op::Take(Take { claim: Arc::clone(claim), round, tries: 0 }));
+            node.submit(Op::Take(Take {
+                claim: Arc::clone(claim),
+                round,
+                tries: Tries::default(),
+            }));
         }
     }
 

@@ -15,7 +15,7 @@ use lockfast_core::{
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::batch::Op;
+use crate::batch::{Op, Tries};
 use crate::claim::{Asker, Claim, Outcome, Phase};
 use crate::clerk::{Clerk, Pending};
 use crate::config::{Config, OnRestart};
@@ -258,7 +258,9 @@ impl Store {
         let top = claim.as_ref().map(|claim| claim.state().top);
         let counts = (self.nodes.len(), self.config.quorum);
         let giving = Arc::new(Giving::new(what, claim, top, ending, counts, then));
-        self.nodes.iter().for_each(|node| node.submit(Op::Give(Arc::clone(&giving), 0)));
+        self.nodes
+            .iter()
+            .for_each(|node| node.submit(Op::Give(Arc::clone(&giving), Tries::default())));
         giving
     }
 
@@ -270,7 +272,7 @@ impl Store {
         let mine = Some(Arc::clone(claim));
         let giving = Arc::new(Giving::new(what, mine, Some(top), ending, counts, Then::Nothing));
         for node in self.nodes.iter().filter(|node| nodes & (1 << node.index) != 0) {
-            node.submit(Op::Give(Arc::clone(&giving), 0));
+            node.submit(Op::Give(Arc::clone(&giving), Tries::default()));
         }
     }
 
@@ -357,7 +359,9 @@ impl Store {
         let (inquiry, answers) = Inquiry::new(self.nodes.len(), INQUIRY_LIMIT, write);
         let inquiry = Arc::new(inquiry);
         self.clerk.watch(Pending::Inquiry(Arc::clone(&inquiry)), Moment::now(), inquiry.limit);
-        self.nodes.iter().for_each(|node| node.submit(Op::Ask(Arc::clone(&inquiry), 0)));
+        self.nodes
+            .iter()
+            .for_each(|node| node.submit(Op::Ask(Arc::clone(&inquiry), Tries::default())));
         answers.await.unwrap_or_default()
     }
 
@@ -374,7 +378,7 @@ impl Store {
             inquiry.answer(other.index, silent());
         }
         self.clerk.watch(Pending::Inquiry(Arc::clone(&inquiry)), Moment::now(), inquiry.limit);
-        node.submit(Op::Ask(inquiry, 0));
+        node.submit(Op::Ask(inquiry, Tries::default()));
         let mut answers = answers.await.unwrap_or_default();
         if node.index < answers.len() { answers.swap_remove(node.index) } else { silent() }
     }

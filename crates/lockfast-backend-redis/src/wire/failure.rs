@@ -37,6 +37,8 @@ pub enum Remedy {
     ReconnectAndRepeat,
     /// Grants are suspended for so many milliseconds.
     Wait(u64),
+    /// One of the locks of a call is refused, and so was the call: ask for each by itself.
+    AskApart,
 }
 
 impl Handling for Remedy {
@@ -159,7 +161,8 @@ pub(crate) fn of_server(code: &str, details: Option<&str>) -> Failure {
         "NOPERM" => Failure::new(
             Kind::Permission,
             format!("the server's ACL does not allow it: {}", details.trim()),
-        ),
+        )
+        .with(Remedy::AskApart),
         "WRONGTYPE" => Failure::new(Kind::ForeignKey, foreign_key(details)),
         "NOSCRIPT" => {
             unreachable("the server keeps forgetting the scripts").with(Remedy::LoadScripts)
