@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(crate) phase: Phase,
     pub(crate) round: u32,
     pub(crate) proposal: u64,
+    /// What is added to our clock for the proposals of this try, in microseconds.
+    pub(crate) correction_us: i64,
     /// The highest fence that it ever proposed.
     pub(crate) top: u64,
     /// When the round began, before anything of it was sent.
@@ -140,6 +142,7 @@ impl Claim {
                 phase: Phase::Waiting,
                 round: 0,
                 proposal: 0,
+                correction_us: 0,
                 top: 0,
                 from: now,
                 ballot: Ballot::new(nodes),

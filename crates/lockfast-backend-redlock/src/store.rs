@@ -1,7 +1,7 @@
 //! All nodes together, and what this client has asked of them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ pub(crate) struct Store {
     claims: Mutex<Roster>,
     /// The highest fence that was proposed or seen.
     highest: AtomicU64,
-    /// What must be added to our clock, in microseconds.
-    correction: AtomicI64,
+    /// Whether it was told that our clock is not the nodes'.
+    is_clock_doubted: AtomicBool,
     /// Which server each node is.
     run_ids: Mutex<Vec<Option<String>>>,
 }
@@ -95,23 +95,27 @@ impl Store {
                 renewing: Mutex::default(),
                 claims: Mutex::default(),
                 highest: AtomicU64::new(0),
-                correction: AtomicI64::new(0),
+                is_clock_doubted: AtomicBool::new(false),
             }
         })
     }
 
-    /// A fence above all that were seen and above our clock.
+    /// A fence above all that were seen and above our clock; or by the nodes' clocks, if ours must be
+    /// corrected.
     pub(crate) fn propose(
         &self,
         floor: Option<Fence>,
         above: u64,
+        correction_us: i64,
     ) -> std::result::Result<u64, Failure> {
-        let clock = wall_clock_us().saturating_add_signed(self.correction.load(Ordering::Relaxed));
+        let clock = wall_clock_us().saturating_add_signed(correction_us);
         let mut proposal = clock;
-        let _ = self.highest.fetch_update(Ordering::AcqRel, Ordering::Acquire, |highest| {
-            proposal = clock.max(highest + 1);
-            Some(proposal)
-        });
+        if correction_us == 0 {
+            let _ = self.highest.fetch_update(Ordering::AcqRel, Ordering::Acquire, |highest| {
+                proposal = clock.max(highest + 1);
+                Some(proposal)
+            });
+        }
         let floor = floor.map_or(0, Fence::get);
         let proposal = proposal.max(floor + 1).max(above + 1);
         if proposal >= Fence::LIMIT {
@@ -130,18 +134,20 @@ impl Store {
         }
     }
 
-    /// Our clock is too far ahead of the nodes'.
-    pub(crate) fn correct_clock(&self, node_us: u64) {
-        let correction = i64::try_from(node_us).unwrap_or(i64::MAX)
+    /// Our clock is too far ahead of the nodes'. Returns what to add to it in this try; the next one
+    /// finds out anew, because one of them may be set right.
+    pub(crate) fn doubt_clock(&self, node_us: u64) -> i64 {
+        let correction_us = i64::try_from(node_us).unwrap_or(i64::MAX)
             - i64::try_from(wall_clock_us()).unwrap_or(i64::MAX);
-        let before = self.correction.swap(correction, Ordering::Relaxed);
+        // What was proposed by a clock that was ahead must not outlive it.
         self.highest.store(0, Ordering::Release);
-        if before == 0 {
+        if !self.is_clock_doubted.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                seconds = -correction / 1_000_000,
+                seconds = -correction_us / 1_000_000,
                 "this machine's clock is ahead of the nodes' clocks; theirs is used for fences"
             );
         }
+        correction_us
     }
 
     /// Takes note of which server a node is. Returns the other node that is the same server, if
