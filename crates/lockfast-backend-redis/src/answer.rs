@@ -8,6 +8,7 @@ use lockfast_core::{ErrorKind, Fence, Grant, HolderId, LossCause, Moment, Releas
 
 use crate::batch::{Asker, Batch, Give, Op, Renew, Renewal, Take, Then};
 use crate::claim::{Admission, Answer, Claim};
+use crate::record;
 use crate::store::{Store, lock};
 use crate::wire::failure::Remedy;
 use crate::wire::{Failure, Reply, failure};
@@ -33,13 +34,9 @@ impl Store {
         let renewed: Vec<_> = batch
             .renews
             .iter()
-            .map(|renew| {
-                let calls = self.calls(renew.leases.len());
-                Reply::join(replies.by_ref().take(calls).collect())
-            })
+            .map(|renew| Reply::join(replies.by_ref().take(renew.runs().len()).collect()))
             .collect();
-        let calls = if batch.takes.is_empty() { 0 } else { self.calls(batch.takes.len()) };
-        let taken: Vec<_> = replies.by_ref().take(calls).collect();
+        let taken: Vec<_> = replies.by_ref().take(batch.take_runs.len()).collect();
         let shortage = match batch.counts_replicas {
             true => replies.next().and_then(|reply| self.count_replicas(&reply)),
             false => None,
@@ -47,12 +44,14 @@ impl Store {
         for (renew, reply) in batch.renews.into_iter().zip(renewed) {
             self.answer_renew(renew, reply, &mut repairs);
         }
-        for (takes, reply) in share(batch.takes, calls).zip(taken) {
+        let mut takes = batch.takes.into_iter();
+        for (run, reply) in batch.take_runs.into_iter().zip(taken) {
+            let takes = takes.by_ref().take(run).collect();
             self.answer_takes(takes, reply, sent, shortage.as_ref(), &mut repairs);
         }
-        let calls = if batch.gives.is_empty() { 0 } else { self.calls(batch.gives.len()) };
-        for (gives, reply) in share(batch.gives, calls).zip(replies.by_ref().take(calls)) {
-            self.answer_gives(gives, reply, &mut repairs);
+        let mut gives = batch.gives.into_iter();
+        for (run, reply) in batch.give_runs.iter().copied().zip(replies.by_ref()) {
+            self.answer_gives(gives.by_ref().take(run).collect(), reply, &mut repairs);
         }
         for (plain, count) in batch.plains {
             let replies: Vec<_> = replies.by_ref().take(count).collect();
@@ -215,7 +214,7 @@ impl Store {
                         repairs.add(Op::Renew(renew), failure::of_server("LFGUARD", None));
                         return;
                     }
-                    self.ask_for_enrolment();
+                    self.ask_for_enrolment(record::NO_LINK);
                 }
                 drop(renew.asker.send(Ok(outcomes)));
             }
@@ -233,7 +232,7 @@ impl Store {
         for (mut op, failure) in refused {
             // What the server lacks it was given in the same breath: why it did not take that says
             // more than that it lacks it still.
-            let lacks = matches!(failure.handling, Remedy::LoadScripts | Remedy::Enroll);
+            let lacks = matches!(failure.handling, Remedy::LoadScripts | Remedy::Enroll(_));
             let failure = unprepared.clone().filter(|_| lacks).unwrap_or(failure);
             match &failure.handling {
                 Remedy::Ask(place) => self.ask_there(op, place, &failure),
@@ -242,7 +241,8 @@ impl Store {
                     true => again.push(op),
                     false => self.fail_op(op, &failure),
                 },
-                Remedy::Tell => self.fail_op(op, &failure),
+                Remedy::AskApart if op.set_apart() && op.try_again() => again.push(op),
+                Remedy::Tell | Remedy::AskApart => self.fail_op(op, &failure),
                 Remedy::Follow => match self.cluster.as_ref().and_then(Weak::upgrade) {
                     Some(cluster) if op.try_again() => cluster.follow(op),
                     Some(_) => self.fail_op(op, &failure::of_disagreement()),
@@ -253,10 +253,10 @@ impl Store {
                     broken = Some(failure);
                 }
                 Remedy::Wait(ms) => self.postpone(op, &failure, Duration::from_millis(*ms)),
-                Remedy::LoadScripts | Remedy::Enroll | Remedy::ReconnectAndRepeat => {
-                    match failure.handling {
+                Remedy::LoadScripts | Remedy::Enroll(_) | Remedy::ReconnectAndRepeat => {
+                    match &failure.handling {
                         Remedy::LoadScripts => self.ask_for_scripts(),
-                        Remedy::Enroll => self.ask_for_enrolment(),
+                        Remedy::Enroll(rival) => self.ask_for_enrolment(rival),
                         _ => broken = Some(failure.clone()),
                     }
                     if op.try_again() {
@@ -299,12 +299,6 @@ impl Store {
             Op::Plain(plain) => drop(plain.asker.send(Err(failure.clone()))),
         }
     }
-}
-
-/// Requests by the calls that carried them: all in one, or each in its own.
-fn share<T>(items: Vec<T>, calls: usize) -> impl Iterator<Item = Vec<T>> {
-    let (one, each) = if calls == 1 { (Some(items), Vec::new()) } else { (None, items) };
-    one.into_iter().chain(each.into_iter().map(|item| vec![item]))
 }
 
 /// Requests that the server did not serve, and why.

@@ -230,7 +230,7 @@ impl Redis {
 
     async fn renew_some(&self, leases: Arc<[RenewRequest]>) -> Result<Vec<RenewOutcome>> {
         let (asker, answer) = oneshot::channel();
-        self.store.submit(Op::Renew(Renew { leases, asker, tries: 0 }));
+        self.store.submit(Op::Renew(Renew::new(leases, asker)));
         let renewals = receive(answer).await?;
         let unknown: HashSet<ClientId> = renewals
             .iter()

@@ -39,11 +39,13 @@ pub(crate) struct Give {
     /// Of others who gave back the same.
     pub(crate) also: Vec<Then>,
     pub(crate) tries: u8,
+    /// Whether it goes in a call of its own, because one with others was refused.
+    pub(crate) is_apart: bool,
 }
 
 impl Give {
     pub(crate) fn new(name: LockName, holder: HolderId, then: Then) -> Self {
-        Self { name, holder, claim: None, then, also: Vec::new(), tries: 0 }
+        Self { name, holder, claim: None, then, also: Vec::new(), tries: 0, is_apart: false }
     }
 
     /// Gives up a claim, whether it was granted by now or waits.
@@ -58,6 +60,7 @@ impl Give {
         self.also.extend(twin.also);
         self.claim = self.claim.take().or(twin.claim);
         self.tries = self.tries.max(twin.tries);
+        self.is_apart |= twin.is_apart;
     }
 
     /// All that follows it.
@@ -92,6 +95,19 @@ pub(crate) struct Renew {
     pub(crate) leases: Arc<[RenewRequest]>,
     pub(crate) asker: Asker<Vec<Renewal>>,
     pub(crate) tries: u8,
+    /// Whether each lease has a call of its own, because one for all of them was refused.
+    pub(crate) is_apart: bool,
+}
+
+impl Renew {
+    pub(crate) fn new(leases: Arc<[RenewRequest]>, asker: Asker<Vec<Renewal>>) -> Self {
+        Self { leases, asker, tries: 0, is_apart: false }
+    }
+
+    /// The leases, by the calls that carry them.
+    pub(crate) fn runs(&self) -> impl ExactSizeIterator<Item = &[RenewRequest]> {
+        self.leases.chunks(if self.is_apart { 1 } else { self.leases.len().max(1) })
+    }
 }
 
 /// What became of a renewal.
@@ -158,6 +174,18 @@ impl Op {
         *tries < 4
     }
 
+    /// From now on each lock of it has a call of its own. Returns whether none had before.
+    pub(crate) fn set_apart(&mut self) -> bool {
+        match self {
+            Self::Take(take) => take.claim.set_apart(),
+            Self::Give(give) => !std::mem::replace(&mut give.is_apart, true),
+            Self::Renew(renew) => {
+                renew.leases.len() > 1 && !std::mem::replace(&mut renew.is_apart, true)
+            }
+            Self::Plain(_) => false,
+        }
+    }
+
     /// How long an answer is worth waiting for before the connection counts as dead.
     pub(crate) fn limit(&self, request_timeout: Duration) -> Duration {
         let ttl = match self {
@@ -182,7 +210,10 @@ pub(crate) struct Batch {
     pub(crate) simple: SimpleBatch,
     pub(crate) renews: Vec<Renew>,
     pub(crate) takes: Vec<Take>,
+    /// How many of them each call carries, as it was written.
+    pub(crate) take_runs: Vec<usize>,
     pub(crate) gives: Vec<Give>,
+    pub(crate) give_runs: Vec<usize>,
     pub(crate) plains: Vec<(Plain, usize)>,
     /// Whether the last reply tells how many replicas have it all.
     pub(crate) counts_replicas: bool,

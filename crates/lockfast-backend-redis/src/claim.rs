@@ -1,6 +1,6 @@
 //! One acquisition on its way: what the server is told, and what it answers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockfast_core::lobby::{self, Place};
@@ -30,6 +30,8 @@ pub(crate) struct Claim {
     ticket: AtomicU64,
     /// The client that was in its way when it last heard, if that was one, as a number.
     blocker: AtomicU64,
+    /// Whether it is asked for in a call of its own, because one with others was refused.
+    is_apart: AtomicBool,
 }
 
 impl Claim {
@@ -59,7 +61,17 @@ impl Claim {
             text,
             ticket: AtomicU64::new(0),
             blocker: AtomicU64::new(NOBODY),
+            is_apart: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn is_apart(&self) -> bool {
+        self.is_apart.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether it was not before.
+    pub(crate) fn set_apart(&self) -> bool {
+        !self.is_apart.swap(true, Ordering::Relaxed)
     }
 
     /// The same claim is made again, with the place that it had.

@@ -154,12 +154,12 @@ impl Cluster {
     /// Each lease is renewed by the node that has it, whatever comes of the others, and the
     /// answers are put together again.
     fn route_each(&self, op: Op) {
-        let Op::Renew(Renew { leases, asker, tries }) = op else { return };
+        let Op::Renew(Renew { leases, asker, tries, .. }) = op else { return };
         let start = Moment::now();
         let ask = |lease: &RenewRequest| {
             let (asker, answer) = oneshot::channel();
-            let leases = [lease.clone()].into();
-            self.hand(self.slot(&lease.name), Op::Renew(Renew { leases, asker, tries }));
+            let renew = Renew { tries, ..Renew::new([lease.clone()].into(), asker) };
+            self.hand(self.slot(&lease.name), Op::Renew(renew));
             answer
         };
         let answers = leases.iter().map(ask).collect();

@@ -304,7 +304,7 @@ mod tests {
             lock_delay: Duration::ZERO,
         };
         let (asker, _told) = oneshot::channel();
-        Op::Renew(Renew { leases: [lease].into(), asker, tries: 0 })
+        Op::Renew(Renew::new([lease].into(), asker))
     }
 
     /// A server before Redis 7.0 says that it does not know `PEXPIRE GT`; it is asked only once

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockfast_core::{Error, ErrorKind};
 
 use crate::ballot::Said;
-use crate::batch::{Batch, Op, Sent, Take};
+use crate::batch::{Batch, Op, Sent, Tries};
 use crate::giving::{Gave, Giving};
 use crate::node::Node;
 use crate::record::Seen;
@@ -28,33 +28,35 @@ impl Node {
     pub(crate) fn distribute(&self, batch: Batch, replies: Vec<Reply>) -> Option<Failure> {
         let mut replies = replies.into_iter();
         let mut repairs = Repairs::default();
-        let runs: Vec<usize> = batch.runs().map(<[_]>::len).collect();
+        let give_runs: Vec<usize> = batch.give_runs().map(<[_]>::len).collect();
+        let take_runs: Vec<usize> = batch.take_runs().map(<[_]>::len).collect();
         for failure in replies.by_ref().take(batch.preamble).filter_map(|it| it.failure()) {
             tracing::warn!(node = self.name, failure = failure.message(), "it took no scripts");
         }
         for (renewal, tries, calls) in batch.renewals {
             let replies: Vec<Reply> = replies.by_ref().take(calls).collect();
-            match read_renewal(replies, renewal.leases.len()) {
+            match read_renewal(replies, renewal.leases.len(), tries.is_apart) {
                 Ok(kept) => {
                     renewal.vote(self.index, kept.clone());
                     if let Some(store) = self.store.upgrade() {
                         store.notice(self, &renewal, &kept);
                     }
                 }
-                Err(failure) => self.mend(Op::Renew(renewal, tries + 1), failure, &mut repairs),
+                Err(failure) => self.mend(Op::Renew(renewal, tries), failure, &mut repairs),
             }
         }
         let mut gives = batch.gives.into_iter();
-        for run in runs {
+        for run in give_runs {
             self.answer_gives(gives.by_ref().take(run), replies.next(), &mut repairs);
         }
-        if !batch.takes.is_empty() {
-            self.answer_takes(batch.takes, replies.next(), &mut repairs);
+        let mut takes = batch.takes.into_iter();
+        for run in take_runs {
+            self.answer_takes(takes.by_ref().take(run), replies.next(), &mut repairs);
         }
         for (inquiry, tries, count) in batch.inquiries {
             let replies: Vec<Reply> = replies.by_ref().take(count).collect();
             match replies.iter().find_map(Reply::failure) {
-                Some(failure) => self.mend(Op::Ask(inquiry, tries + 1), failure, &mut repairs),
+                Some(failure) => self.mend(Op::Ask(inquiry, tries), failure, &mut repairs),
                 None => inquiry.answer(self.index, Ok(replies)),
             }
         }
@@ -64,25 +66,34 @@ impl Node {
 
     fn answer_gives(
         &self,
-        gives: impl Iterator<Item = (Arc<Giving>, u8)>,
+        gives: impl Iterator<Item = (Arc<Giving>, Tries)>,
         reply: Option<Reply>,
         repairs: &mut Repairs,
     ) {
         let (failure, entries) = open(reply);
         for (at, (giving, tries)) in gives.enumerate() {
-            match entries.get(at).and_then(Reply::as_int) {
+            let entry = entries.get(at);
+            match entry.and_then(Reply::as_int) {
                 Some(1) => giving.vote(self.index, Gave::Released),
                 Some(_) => giving.vote(self.index, Gave::NotHeld),
-                None => self.mend(Op::Give(giving, tries + 1), failure.clone(), repairs),
+                None => {
+                    let failure = entry.and_then(Reply::failure).unwrap_or(failure.clone());
+                    self.mend(Op::Give(giving, tries), failure, repairs);
+                }
             }
         }
     }
 
-    fn answer_takes(&self, takes: Vec<Sent>, reply: Option<Reply>, repairs: &mut Repairs) {
+    fn answer_takes(
+        &self,
+        takes: impl Iterator<Item = Sent>,
+        reply: Option<Reply>,
+        repairs: &mut Repairs,
+    ) {
         let Some(store) = self.store.upgrade() else { return };
         let (failure, entries) = open(reply);
         let mut entries = entries.into_iter();
-        for Sent { mut take, counts, .. } in takes {
+        for Sent { take, counts, .. } in takes {
             match entries.next() {
                 Some(_) if !counts => {}
                 Some(entry) => {
@@ -90,28 +101,29 @@ impl Node {
                     store.vote(&take.claim, take.round, self.index, said);
                 }
                 None if !counts => {}
-                None => {
-                    take.tries += 1;
-                    self.mend(Op::Take(take), failure.clone(), repairs);
-                }
+                None => self.mend(Op::Take(take), failure.clone(), repairs),
             }
         }
     }
 
     /// Makes a request again, if that can help, or tells.
-    fn mend(&self, op: Op, failure: Failure, repairs: &mut Repairs) {
-        let tries = match &op {
-            Op::Take(Take { tries, .. }) => *tries,
-            Op::Give(_, tries) | Op::Renew(_, tries) | Op::Ask(_, tries) => *tries,
-            Op::Relock(..) => TRIES_MAX,
-        };
+    fn mend(&self, mut op: Op, failure: Failure, repairs: &mut Repairs) {
+        let is_about_locks = !matches!(op, Op::Ask(..));
+        let Some(tries) = op.tries() else { return self.fail_op(op, &failure) };
+        tries.count += 1;
+        let may_repeat = tries.count < TRIES_MAX;
         match failure.handling {
-            Remedy::LoadScripts if tries < TRIES_MAX => {
+            Remedy::LoadScripts if may_repeat => {
                 self.ask_for_scripts();
                 repairs.again.push(op);
             }
-            Remedy::Enroll if tries < TRIES_MAX => {
-                self.ask_for_enrolment();
+            Remedy::Enroll(ref rival) if may_repeat => {
+                self.ask_for_enrolment(rival);
+                repairs.again.push(op);
+            }
+            // Others of the call may be innocent.
+            Remedy::AskApart if is_about_locks && !tries.is_apart => {
+                tries.is_apart = true;
                 repairs.again.push(op);
             }
             Remedy::Reconnect => {
@@ -182,14 +194,24 @@ fn read_vote(entry: Reply) -> Result<Said, Failure> {
     }
 }
 
-fn read_renewal(replies: Vec<Reply>, leases: usize) -> Result<Vec<Kept>, Failure> {
-    if let Some(failure) = replies.iter().find_map(Reply::failure) {
-        return Err(failure);
+fn read_renewal(replies: Vec<Reply>, leases: usize, is_apart: bool) -> Result<Vec<Kept>, Failure> {
+    let nonsense = || failure::of_nonsense("a renewal of another form");
+    let mut kept = Vec::with_capacity(leases);
+    for reply in replies {
+        match reply.failure() {
+            // It concerns none of the others.
+            Some(failure) if is_apart && failure.handling == Remedy::AskApart => {
+                kept.push(Kept::Failed(failure));
+            }
+            Some(failure) => return Err(failure),
+            None => {
+                for entry in reply.into_list().map_err(|_| nonsense())? {
+                    kept.push(Kept::read(entry).ok_or_else(nonsense)?);
+                }
+            }
+        }
     }
-    let entries = replies.into_iter().filter_map(|reply| reply.into_list().ok()).flatten();
-    let kept: Option<Vec<Kept>> = entries.map(Kept::read).collect();
-    kept.filter(|kept| kept.len() == leases)
-        .ok_or_else(|| failure::of_nonsense("a renewal of another form"))
+    if kept.len() == leases { Ok(kept) } else { Err(nonsense()) }
 }
 
 /// The public error of a failure.

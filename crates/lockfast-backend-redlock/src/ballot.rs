@@ -68,6 +68,13 @@ impl Ballot {
         }
     }
 
+    /// Takes back whatever a node said or will say.
+    pub(crate) fn withdraw(&mut self, node: usize, failure: Failure) {
+        if let Some(vote) = self.0.get_mut(node) {
+            *vote = Said::Failed(failure);
+        }
+    }
+
     pub(crate) fn votes(&self) -> &[Said] {
         &self.0
     }
@@ -108,15 +115,22 @@ impl Ballot {
         if granted.max(own) + open >= quorum {
             return Verdict::Open;
         }
-        let willing = count(&Said::is_willing);
-        if willing >= quorum {
+        let ahead = count(&|said| matches!(said, Said::Ahead(_)));
+        let willing = count(&Said::is_willing) - ahead;
+        // A few nodes for which it was too far ahead have wrong clocks; only where no quorum can be
+        // had without them is an earlier proposal made.
+        let may_win = |open: usize| {
+            let is_believed = ahead + open > self.0.len() - quorum;
+            willing + open + if is_believed { ahead } else { 0 } >= quorum
+        };
+        if may_win(0) {
             let above = self.0.iter().map(|said| match said {
                 Said::Own(fence) | Said::TooLow(fence) => *fence,
                 _ => 0,
             });
             return Verdict::Again { above: above.max().unwrap_or(0) };
         }
-        if willing + open >= quorum { Verdict::Open } else { Verdict::Refused }
+        if may_win(open) { Verdict::Open } else { Verdict::Refused }
     }
 
     /// Whether somebody else is in the way, and not that too few nodes can be asked.
@@ -158,13 +172,17 @@ impl Ballot {
         left.get(last.min(left.len().saturating_sub(1))).copied()
     }
 
-    /// The clock of the nodes for which the proposal was too far ahead, the latest of them.
-    pub(crate) fn behind(&self) -> Option<u64> {
+    /// By which clock to propose, if the proposal was too far ahead for a quorum: the latest by
+    /// which one may be had.
+    pub(crate) fn clock(&self, quorum: usize) -> Option<u64> {
         let clocks = self.0.iter().filter_map(|said| match said {
             Said::Ahead(now_us) => Some(*now_us),
             _ => None,
         });
-        clocks.max()
+        let mut clocks: Vec<u64> = clocks.collect();
+        clocks.sort_unstable_by(|a, b| b.cmp(a));
+        let willing = self.0.iter().filter(|said| said.is_willing()).count() - clocks.len();
+        clocks.get(quorum.checked_sub(willing + 1)?).copied()
     }
 }
 
@@ -192,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_quorum_decides_as_soon_as_it_can() {
-        use Said::{Granted as G, Nothing as N, Own, TooLow};
+        use Said::{Ahead, Granted as G, Nothing as N, Own, TooLow};
         let late = || Said::Late(Duration::ZERO);
         let table: &[(&[Said], usize, Verdict)] = &[
             (&[N, N, N], 2, Verdict::Open),
@@ -215,11 +233,38 @@ mod tests {
             (&[Own(5), G, N, N, N], 3, Verdict::Open),
             (&[Own(5), G, failed(), failed(), N], 3, Verdict::Open),
             (&[Own(5), G, G, failed(), failed()], 3, Verdict::Again { above: 5 }),
+            // A minority for which it was too far ahead is not believed.
+            (&[Ahead(7), Ahead(9), N], 2, Verdict::Again { above: 0 }),
+            (&[Ahead(7), G, Ahead(9)], 2, Verdict::Again { above: 0 }),
+            (&[Ahead(7), TooLow(8), TooLow(9)], 2, Verdict::Again { above: 9 }),
+            (&[Ahead(7), G, N], 2, Verdict::Open),
+            (&[Ahead(7), held("x", 1), N], 2, Verdict::Open),
+            (&[Ahead(7), G, late()], 2, Verdict::Refused),
+            (&[Ahead(7), TooLow(8), held("x", 1)], 2, Verdict::Refused),
+            (&[Ahead(7), G, G], 3, Verdict::Again { above: 0 }),
+            (&[Ahead(7), Ahead(9), G, G, late()], 3, Verdict::Refused),
+            (&[Ahead(7), Ahead(9), Ahead(8), late(), late()], 3, Verdict::Again { above: 0 }),
             (&[G], 1, Verdict::Granted),
             (&[failed()], 1, Verdict::Refused),
         ];
         for (votes, quorum, expected) in table {
             assert_eq!(ballot(votes).decide(*quorum), *expected, "{votes:?}");
+        }
+    }
+
+    #[test]
+    fn the_latest_clock_that_a_quorum_follows() {
+        use Said::{Ahead, Granted as G, TooLow};
+        let table: &[(&[Said], usize, Option<u64>)] = &[
+            (&[Ahead(7), Ahead(9), Ahead(8)], 2, Some(8)),
+            (&[Ahead(7), Ahead(9), G], 2, Some(9)),
+            (&[Ahead(7), TooLow(20), G], 3, Some(7)),
+            (&[Ahead(7), TooLow(20), G], 2, None),
+            (&[Ahead(7), Ahead(9), Ahead(8), failed(), failed()], 3, Some(7)),
+            (&[TooLow(20), TooLow(20), failed()], 2, None),
+        ];
+        for (votes, quorum, expected) in table {
+            assert_eq!(ballot(votes).clock(*quorum), *expected, "{votes:?}");
         }
     }
 

@@ -12,21 +12,40 @@ use crate::renewal::Renewal;
 /// How many locks one call of a script carries.
 pub(crate) const LOCKS_MAX: usize = 256;
 
+/// How often a node was asked for the same, and how it is asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tries {
+    pub(crate) count: u8,
+    /// Whether each lock has a call of its own, because one with others was refused.
+    pub(crate) is_apart: bool,
+}
+
 /// One request to one node.
 pub(crate) enum Op {
     Take(Take),
-    Give(Arc<Giving>, u8),
-    Renew(Arc<Renewal>, u8),
-    Ask(Arc<Inquiry>, u8),
-    /// Writes a lease down again on a node that has forgotten it.
-    Relock(Arc<Claim>, Fence),
+    Give(Arc<Giving>, Tries),
+    Renew(Arc<Renewal>, Tries),
+    Ask(Arc<Inquiry>, Tries),
+    /// Writes a lease down again on a node that has forgotten it, for so long in ms.
+    Relock(Arc<Claim>, Fence, u64),
 }
 
 /// Asks for a lock in a round of its claim.
 pub(crate) struct Take {
     pub(crate) claim: Arc<Claim>,
     pub(crate) round: u32,
-    pub(crate) tries: u8,
+    pub(crate) tries: Tries,
+}
+
+impl Op {
+    /// What is counted of it, if it is ever repeated.
+    pub(crate) fn tries(&mut self) -> Option<&mut Tries> {
+        match self {
+            Self::Take(take) => Some(&mut take.tries),
+            Self::Give(_, tries) | Self::Renew(_, tries) | Self::Ask(_, tries) => Some(tries),
+            Self::Relock(..) => None,
+        }
+    }
 }
 
 /// An acquisition as it was sent.
@@ -45,12 +64,12 @@ pub(crate) struct Batch {
     /// Replies that nobody waits for.
     pub(crate) preamble: usize,
     /// Each with the number of its calls.
-    pub(crate) renewals: Vec<(Arc<Renewal>, u8, usize)>,
+    pub(crate) renewals: Vec<(Arc<Renewal>, Tries, usize)>,
     /// Before what is taken, so that a lock that changes hands here is free by then.
-    pub(crate) gives: Vec<(Arc<Giving>, u8)>,
+    pub(crate) gives: Vec<(Arc<Giving>, Tries)>,
     pub(crate) takes: Vec<Sent>,
     /// Each with the number of its replies.
-    pub(crate) inquiries: Vec<(Arc<Inquiry>, u8, usize)>,
+    pub(crate) inquiries: Vec<(Arc<Inquiry>, Tries, usize)>,
 }
 
 impl Batch {
@@ -62,7 +81,15 @@ impl Batch {
     }
 
     /// What is given back, one run for each call: all of a call end in the same way.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = &[(Arc<Giving>, u8)]> {
-        self.gives.chunk_by(|(one, _), (next, _)| one.ending == next.ending)
+    pub(crate) fn give_runs(&self) -> impl Iterator<Item = &[(Arc<Giving>, Tries)]> {
+        self.gives.chunk_by(|(one, mine), (next, its)| {
+            one.ending == next.ending && !mine.is_apart && !its.is_apart
+        })
+    }
+
+    /// What is taken, likewise.
+    pub(crate) fn take_runs(&self) -> impl Iterator<Item = &[Sent]> {
+        let is_apart = |sent: &Sent| sent.take.tries.is_apart;
+        self.takes.chunk_by(move |one, next| !is_apart(one) && !is_apart(next))
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(crate) phase: Phase,
     pub(crate) round: u32,
     pub(crate) proposal: u64,
+    /// What is added to our clock for the proposals of this try, in microseconds.
+    pub(crate) correction_us: i64,
     /// The highest fence that it ever proposed.
     pub(crate) top: u64,
     /// When the round began, before anything of it was sent.
@@ -109,6 +111,8 @@ pub(crate) struct Ticket {
     pub(crate) proposal: u64,
     /// As the script reads it.
     pub(crate) how: u8,
+    /// How long the node is to keep it, in ms.
+    pub(crate) lease_ms: u64,
 }
 
 impl Ticket {
@@ -140,6 +144,7 @@ impl Claim {
                 phase: Phase::Waiting,
                 round: 0,
                 proposal: 0,
+                correction_us: 0,
                 top: 0,
                 from: now,
                 ballot: Ballot::new(nodes),
@@ -194,7 +199,7 @@ impl Claim {
             Phase::Waiting | Phase::Over => return None,
         };
         state.sent |= 1 << node;
-        Some(Ticket { proposal: state.proposal, how })
+        Some(Ticket { proposal: state.proposal, how, lease_ms: self.lease_ms })
     }
 
     /// Whether a node was or may have been asked.

@@ -10,15 +10,11 @@ use lockfast_core::{
 };
 use tokio::sync::oneshot;
 
-use crate::batch::Op;
+use crate::batch::{Op, Tries};
 use crate::clerk::Pending;
 use crate::inspect::labels;
 use crate::store::{Store, lock};
 use crate::wire::{Failure, Reply};
-
-/// A renewal may take longer than an acquisition: nobody waits for it but the lease.
-const LIMIT_MIN: Duration = Duration::from_millis(50);
-const LIMIT_MAX: Duration = Duration::from_secs(1);
 
 /// Leases that are renewed together.
 pub(crate) struct Renewal {
@@ -167,12 +163,12 @@ impl Store {
         let tally = Tally { votes: vec![None; self.nodes.len()], asker: Some(asker) };
         let quorum = self.config.quorum;
         let renewal = Arc::new(Renewal { leases, texts, fences, quorum, tally: Mutex::new(tally) });
-        let limit = (shortest / 10).clamp(LIMIT_MIN, LIMIT_MAX);
+        let limit = self.config.renewal_limit(shortest);
         self.clerk.watch(Pending::Renewal(Arc::clone(&renewal)), Moment::now(), limit);
         {
             let _in_order = lock(&self.renewing);
             for node in &self.nodes {
-                node.submit(Op::Renew(Arc::clone(&renewal), 0));
+                node.submit(Op::Renew(Arc::clone(&renewal), Tries::default()));
             }
         }
         let votes = answer.await.unwrap_or_default();
@@ -196,7 +192,7 @@ impl Store {
                 if let Some(claim) = self.find(lease.holder) {
                     claim.extend(lease.ttl + lease.lock_delay);
                 }
-                self.remind(lease.holder, ballot);
+                self.remind(lease, ballot);
                 RenewOutcome::Renewed
             }
             Verdict::Lost => {

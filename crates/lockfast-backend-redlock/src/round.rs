@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockfast_core::{AcquireRequest, ErrorKind, Fence, Grant, Moment, Retry, Wait, jitter};
 
 use crate::ballot::{Ballot, Said, Verdict};
-use crate::batch::{Op, Take};
+use crate::batch::{Op, Take, Tries};
 use crate::claim::{Asker, Claim, Manner, Outcome, Phase, State, tell_all};
 use crate::clerk::Pending;
 use crate::giving::Ending;
@@ -65,11 +65,11 @@ impl Store {
     }
 
     fn begin(self: &Arc<Self>, claim: &Arc<Claim>, cause: Cause) {
-        let above = match cause {
-            Cause::Ask => 0,
-            Cause::Raise(above) => above,
+        let (above, correction_us) = match cause {
+            Cause::Ask => (0, 0),
+            Cause::Raise(above) => (above, claim.state().correction_us),
         };
-        let proposal = match self.propose(claim.floor, above) {
+        let proposal = match self.propose(claim.floor, above, correction_us) {
             Ok(proposal) => proposal,
             Err(failure) => return self.fail(claim, failure),
         };
@@ -98,6 +98,7 @@ impl Store {
             state.called_by = 0;
             if cause == Cause::Ask {
                 state.raises = 0;
+                state.correction_us = 0;
             }
             (state.round, state.from)
         };
@@ -105,7 +106,11 @@ impl Store {
         let limit = self.config.node_limit(claim.ttl);
         self.clerk.watch(Pending::Round(Arc::clone(claim), round), from, limit);
         for node in &self.nodes {
-            node.submit(Op::Take(Take { claim: Arc::clone(claim), round, tries: 0 }));
+            node.submit(Op::Take(Take {
+                claim: Arc::clone(claim),
+                round,
+                tries: Tries::default(),
+            }));
         }
     }
 
@@ -134,6 +139,23 @@ impl Store {
         }
     }
 
+    /// An operator took away what a node had granted. Returns whether that was not a hold yet: then
+    /// it does not become one with this node.
+    pub(crate) fn withdraw(self: &Arc<Self>, node: usize, claim: &Arc<Claim>) -> bool {
+        let failure = || Failure::new(ErrorKind::Unreachable, "an operator took it away there");
+        let round = {
+            let mut state = claim.state();
+            if state.phase != Phase::Asking {
+                return state.phase == Phase::Waiting;
+            }
+            state.ballot.withdraw(node, failure());
+            state.granted &= !(1 << node);
+            state.round
+        };
+        self.vote(claim, round, node, Said::Failed(failure()));
+        true
+    }
+
     fn grant(self: &Arc<Self>, claim: &Arc<Claim>, mut state: MutexGuard<'_, State>, fence: u64) {
         let Ok(fence) = Fence::new(fence) else {
             drop(state);
@@ -157,9 +179,9 @@ impl Store {
 
     /// Proposes something better to all nodes.
     fn raise(self: &Arc<Self>, claim: &Arc<Claim>, mut state: MutexGuard<'_, State>, above: u64) {
-        let behind = state.ballot.behind();
+        let clock = state.ballot.clock(self.config.quorum);
         let floor = claim.floor.map_or(0, Fence::get);
-        if behind.is_some_and(|now_us| floor > now_us + 60_000_000) {
+        if clock.is_some_and(|now_us| floor > now_us + 60_000_000) {
             drop(state);
             let message = "the floor is more than a minute ahead of the nodes' clocks, so it is \
                            not a fence that they gave";
@@ -169,13 +191,13 @@ impl Store {
         if state.raises > RAISES_MAX {
             return self.refuse(claim, state);
         }
+        if let Some(now_us) = clock {
+            state.correction_us = self.doubt_clock(now_us);
+            // What was too far ahead is no measure for what comes next.
+            state.proposal = above;
+        }
         drop(state);
         self.note_fence(above);
-        if let Some(now_us) = behind {
-            self.correct_clock(now_us);
-            // What was too far ahead is no measure for what comes next.
-            claim.state().proposal = above;
-        }
         self.begin(claim, Cause::Raise(above));
     }
 

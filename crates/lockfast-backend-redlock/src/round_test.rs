@@ -138,3 +138,61 @@ async fn a_slow_node_learns_who_waits() {
     assert_eq!(send(2), [(false, 8)]);
     assert!(claim.was_sent(2), "what it is told is undone in the end");
 }
+
+/// B140, P4: an acquisition goes by the nodes' clocks when so many say that ours is ahead that no
+/// quorum can be had without them; the next one goes by our own again.
+#[tokio::test]
+async fn the_nodes_clocks_are_followed_for_one_try() {
+    const BEHIND_US: u64 = 600_000_000;
+    let now_us = lockfast_core::time::wall_clock_us();
+    let ahead = || Said::Ahead(now_us - BEHIND_US);
+    let store = store().unwrap();
+    let request = request(&store);
+    let claim = ask(&store, &request);
+    assert!(claim.state().proposal >= now_us);
+    (0..2).for_each(|node| store.vote(&claim, 1, node, ahead()));
+    let low = claim.state().proposal;
+    assert!((now_us - BEHIND_US..now_us - BEHIND_US / 2).contains(&low), "{low}");
+    // Also when that must be raised, as where they have seen more.
+    (0..2).for_each(|node| store.vote(&claim, 2, node, Said::TooLow(low + 9)));
+    assert_eq!(claim.state().proposal, low + 10);
+    let next = ask(&store, &self::request(&store));
+    assert!(next.state().proposal >= now_us);
+}
+
+/// B140, P4: one node of three that says so is not believed, also when another is silent.
+#[tokio::test]
+async fn the_clock_of_one_node_is_not_followed() {
+    let now_us = lockfast_core::time::wall_clock_us();
+    let store = store().unwrap();
+    let claim = ask(&store, &request(&store));
+    store.vote(&claim, 1, 0, Said::Late(Duration::ZERO));
+    store.vote(&claim, 1, 1, Said::Granted);
+    store.vote(&claim, 1, 2, Said::Ahead(now_us - 600_000_000));
+    assert_eq!(claim.state().phase, Phase::Waiting);
+    store.retry(&claim);
+    assert!(claim.state().proposal >= now_us);
+}
+
+/// B139, P1: what an operator takes away on a node before a quorum has granted it does not count,
+/// whether the node's answer was heard before that or comes after it.
+#[tokio::test]
+async fn what_is_taken_away_before_it_is_a_hold_does_not_count() {
+    for is_heard_first in [true, false] {
+        let store = store().unwrap();
+        let request = request(&store);
+        let (asker, _answer) = oneshot::channel();
+        store.acquire(request.clone(), asker);
+        let claim = store.find(request.holder).unwrap();
+        let message = format!("R\t{}\tmaintenance", claim.tag());
+        if is_heard_first {
+            store.vote(&claim, 1, 0, Said::Granted);
+        }
+        store.hear(0, message.as_bytes());
+        store.vote(&claim, 1, 0, Said::Granted);
+        store.vote(&claim, 1, 1, Said::Granted);
+        assert_eq!(claim.state().phase, Phase::Asking);
+        store.vote(&claim, 1, 2, Said::Granted);
+        assert!(matches!(claim.state().phase, Phase::Held(_)));
+    }
+}

@@ -1,7 +1,7 @@
 //! All nodes together, and what this client has asked of them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use lockfast_core::observe::metric;
 use lockfast_core::time::wall_clock_us;
 use lockfast_core::{
     ClientId, ConnectContext, Error, ErrorKind, Fence, HolderId, Label, LockName, LossCause,
-    LossReporter, Moment, ReleaseOutcome, Result,
+    LossReporter, Moment, ReleaseOutcome, RenewRequest, Result, TtlLimits,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::batch::Op;
-use crate::claim::{Asker, Claim, Outcome, Phase};
+use crate::batch::{Op, Tries};
+use crate::claim::{Asker, Claim, Outcome, Phase, whole_ms};
 use crate::clerk::{Clerk, Pending};
 use crate::config::{Config, OnRestart};
 use crate::giving::{Ending, Giving, Then};
@@ -31,11 +31,9 @@ use crate::wire::{Dialer, Failure, Pipeline};
 /// Another's clock that is further ahead than this is no clock to go by.
 const SKEW_US: u64 = 5_000_000;
 /// A holder that is not known here may have been granted its lock for so long.
-const LEASE_UNKNOWN: Duration = Duration::from_secs(3600);
+const LEASE_UNKNOWN: Duration = TtlLimits::LOCKFAST.max;
 /// How often claims that ended without a release are looked for, and labels written again.
 const SWEEP: Duration = Duration::from_secs(600);
-/// How long a node may take to answer what is not about a lease.
-const INQUIRY_LIMIT: Duration = Duration::from_millis(250);
 
 /// The way by which a watcher hears what a node published.
 type Heard = mpsc::UnboundedSender<(usize, Vec<u8>)>;
@@ -60,10 +58,18 @@ pub(crate) struct Store {
     claims: Mutex<Roster>,
     /// The highest fence that was proposed or seen.
     highest: AtomicU64,
-    /// What must be added to our clock, in microseconds.
-    correction: AtomicI64,
+    /// Whether it was told that our clock is not the nodes'.
+    is_clock_doubted: AtomicBool,
     /// Which server each node is.
-    run_ids: Mutex<Vec<Option<String>>>,
+    servers: Mutex<Vec<Server>>,
+}
+
+/// The server to which a node led.
+#[derive(Clone, Default)]
+struct Server {
+    run_id: Option<String>,
+    /// Whether it still does, and not only did.
+    is_connected: bool,
 }
 
 impl Store {
@@ -78,7 +84,7 @@ impl Store {
             let who = (client.as_str(), &context.label);
             let node = |(at, dialer)| Arc::new(Node::new(at, dialer, who, me.clone()));
             Self {
-                run_ids: Mutex::new(vec![None; config.nodes.len()]),
+                servers: Mutex::new(vec![Server::default(); config.nodes.len()]),
                 nodes: nodes.map(node).collect(),
                 config,
                 client: context.client,
@@ -95,23 +101,27 @@ impl Store {
                 renewing: Mutex::default(),
                 claims: Mutex::default(),
                 highest: AtomicU64::new(0),
-                correction: AtomicI64::new(0),
+                is_clock_doubted: AtomicBool::new(false),
             }
         })
     }
 
-    /// A fence above all that were seen and above our clock.
+    /// A fence above all that were seen and above our clock; or by the nodes' clocks, if ours must be
+    /// corrected.
     pub(crate) fn propose(
         &self,
         floor: Option<Fence>,
         above: u64,
+        correction_us: i64,
     ) -> std::result::Result<u64, Failure> {
-        let clock = wall_clock_us().saturating_add_signed(self.correction.load(Ordering::Relaxed));
+        let clock = wall_clock_us().saturating_add_signed(correction_us);
         let mut proposal = clock;
-        let _ = self.highest.fetch_update(Ordering::AcqRel, Ordering::Acquire, |highest| {
-            proposal = clock.max(highest + 1);
-            Some(proposal)
-        });
+        if correction_us == 0 {
+            let _ = self.highest.fetch_update(Ordering::AcqRel, Ordering::Acquire, |highest| {
+                proposal = clock.max(highest + 1);
+                Some(proposal)
+            });
+        }
         let floor = floor.map_or(0, Fence::get);
         let proposal = proposal.max(floor + 1).max(above + 1);
         if proposal >= Fence::LIMIT {
@@ -130,31 +140,34 @@ impl Store {
         }
     }
 
-    /// Our clock is too far ahead of the nodes'.
-    pub(crate) fn correct_clock(&self, node_us: u64) {
-        let correction = i64::try_from(node_us).unwrap_or(i64::MAX)
+    /// Our clock is too far ahead of the nodes'. Returns what to add to it in this try; the next one
+    /// finds out anew, because one of them may be set right.
+    pub(crate) fn doubt_clock(&self, node_us: u64) -> i64 {
+        let correction_us = i64::try_from(node_us).unwrap_or(i64::MAX)
             - i64::try_from(wall_clock_us()).unwrap_or(i64::MAX);
-        let before = self.correction.swap(correction, Ordering::Relaxed);
+        // What was proposed by a clock that was ahead must not outlive it.
         self.highest.store(0, Ordering::Release);
-        if before == 0 {
+        if !self.is_clock_doubted.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                seconds = -correction / 1_000_000,
+                seconds = -correction_us / 1_000_000,
                 "this machine's clock is ahead of the nodes' clocks; theirs is used for fences"
             );
         }
+        correction_us
     }
 
     /// Takes note of which server a node is. Returns the other node that is the same server, if
-    /// there is one.
+    /// there is one: that is, if both are connected, because servers may change places.
     pub(crate) fn meet(&self, node: &Node, run_id: &str) -> Option<usize> {
-        let mut run_ids = lock(&self.run_ids);
-        let other = run_ids.iter().enumerate().find(|(at, known)| {
-            *at != node.index && known.as_deref().is_some_and(|known| known == run_id)
-        });
-        if let Some((other, _)) = other {
+        let mut servers = lock(&self.servers);
+        servers.get_mut(node.index)?.is_connected = false;
+        let is_it = |known: &Server| known.is_connected && known.run_id.as_deref() == Some(run_id);
+        if let Some(other) = servers.iter().position(is_it) {
             return Some(other);
         }
-        let before = run_ids.get_mut(node.index)?.replace(run_id.to_owned());
+        let server = servers.get_mut(node.index)?;
+        server.is_connected = true;
+        let before = server.run_id.replace(run_id.to_owned());
         if before.is_some_and(|before| before != run_id) {
             node.is_loss_told.store(false, Ordering::Release);
             metrics::counter!(metric::NODE_RESTARTS, "backend" => "redlock").increment(1);
@@ -164,6 +177,13 @@ impl Store {
             );
         }
         None
+    }
+
+    /// A node leads nowhere at the moment.
+    pub(crate) fn part_from(&self, node: &Node) {
+        if let Some(server) = lock(&self.servers).get_mut(node.index) {
+            server.is_connected = false;
+        }
     }
 
     pub(crate) fn find(&self, holder: HolderId) -> Option<Arc<Claim>> {
@@ -258,7 +278,9 @@ impl Store {
         let top = claim.as_ref().map(|claim| claim.state().top);
         let counts = (self.nodes.len(), self.config.quorum);
         let giving = Arc::new(Giving::new(what, claim, top, ending, counts, then));
-        self.nodes.iter().for_each(|node| node.submit(Op::Give(Arc::clone(&giving), 0)));
+        self.nodes
+            .iter()
+            .for_each(|node| node.submit(Op::Give(Arc::clone(&giving), Tries::default())));
         giving
     }
 
@@ -270,7 +292,7 @@ impl Store {
         let mine = Some(Arc::clone(claim));
         let giving = Arc::new(Giving::new(what, mine, Some(top), ending, counts, Then::Nothing));
         for node in self.nodes.iter().filter(|node| nodes & (1 << node.index) != 0) {
-            node.submit(Op::Give(Arc::clone(&giving), 0));
+            node.submit(Op::Give(Arc::clone(&giving), Tries::default()));
         }
     }
 
@@ -292,7 +314,7 @@ impl Store {
             "C" => self.call(node, &claim, rest == "0"),
             // It is lost when so many nodes say so that a quorum is gone; the first is enough to
             // find out, and the operator told all of them.
-            "R" => {
+            "R" if !self.withdraw(node, &claim) => {
                 self.forget(claim.holder);
                 self.losses.report(claim.holder, LossCause::Revoked { reason: rest.into() });
             }
@@ -304,7 +326,8 @@ impl Store {
     /// quorum of the others has it. Those that answer later decide that otherwise.
     pub(crate) fn notice(&self, node: &Node, renewal: &Renewal, kept: &[Kept]) {
         for (at, kept) in kept.iter().enumerate() {
-            let Some((claim, fence)) = self.forgotten(node, renewal.leases[at].holder, kept) else {
+            let lease = &renewal.leases[at];
+            let Some((claim, fence)) = self.forgotten(node, lease.holder, kept) else {
                 continue;
             };
             if !node.is_loss_told.swap(true, Ordering::AcqRel) {
@@ -312,18 +335,18 @@ impl Store {
                 tracing::warn!(node = node.name, lock = %claim.name, "a node has lost its data");
             }
             if renewal.is_renewed(at) {
-                self.relock(node, claim, fence);
+                self.relock(node, (claim, fence), lease);
             }
         }
     }
 
     /// A quorum has renewed a lease: nodes that had said before that they have forgotten it are told
     /// again.
-    pub(crate) fn remind(&self, holder: HolderId, ballot: &[Option<Kept>]) {
+    pub(crate) fn remind(&self, lease: &RenewRequest, ballot: &[Option<Kept>]) {
         for (node, kept) in self.nodes.iter().zip(ballot) {
-            let forgotten = kept.as_ref().and_then(|kept| self.forgotten(node, holder, kept));
-            if let Some((claim, fence)) = forgotten {
-                self.relock(node, claim, fence);
+            let forgotten = kept.as_ref().and_then(|kept| self.forgotten(node, lease.holder, kept));
+            if let Some(what) = forgotten {
+                self.relock(node, what, lease);
             }
         }
     }
@@ -343,9 +366,11 @@ impl Store {
         Some((claim, fence))
     }
 
-    fn relock(&self, node: &Node, claim: Arc<Claim>, fence: Fence) {
+    /// For as long as the others have it, which is not always what it was taken for.
+    fn relock(&self, node: &Node, (claim, fence): (Arc<Claim>, Fence), lease: &RenewRequest) {
         if self.config.on_restart == OnRestart::Relock {
-            node.submit(Op::Relock(claim, fence));
+            let lease_ms = whole_ms(lease.ttl) + whole_ms(lease.lock_delay);
+            node.submit(Op::Relock(claim, fence, lease_ms));
         }
     }
 
@@ -354,10 +379,12 @@ impl Store {
         &self,
         write: impl Fn(&mut Pipeline) + Send + Sync + 'static,
     ) -> Vec<Answer> {
-        let (inquiry, answers) = Inquiry::new(self.nodes.len(), INQUIRY_LIMIT, write);
+        let (inquiry, answers) = Inquiry::new(self.nodes.len(), self.config.inquiry_limit(), write);
         let inquiry = Arc::new(inquiry);
         self.clerk.watch(Pending::Inquiry(Arc::clone(&inquiry)), Moment::now(), inquiry.limit);
-        self.nodes.iter().for_each(|node| node.submit(Op::Ask(Arc::clone(&inquiry), 0)));
+        self.nodes
+            .iter()
+            .for_each(|node| node.submit(Op::Ask(Arc::clone(&inquiry), Tries::default())));
         answers.await.unwrap_or_default()
     }
 
@@ -367,14 +394,14 @@ impl Store {
         node: &Node,
         write: impl Fn(&mut Pipeline) + Send + Sync + 'static,
     ) -> Answer {
-        let (inquiry, answers) = Inquiry::new(self.nodes.len(), INQUIRY_LIMIT, write);
+        let (inquiry, answers) = Inquiry::new(self.nodes.len(), self.config.inquiry_limit(), write);
         let inquiry = Arc::new(inquiry);
         let silent = || Err(Failure::new(ErrorKind::Unreachable, "it was not asked"));
         for other in self.nodes.iter().filter(|other| other.index != node.index) {
             inquiry.answer(other.index, silent());
         }
         self.clerk.watch(Pending::Inquiry(Arc::clone(&inquiry)), Moment::now(), inquiry.limit);
-        node.submit(Op::Ask(inquiry, 0));
+        node.submit(Op::Ask(inquiry, Tries::default()));
         let mut answers = answers.await.unwrap_or_default();
         if node.index < answers.len() { answers.swap_remove(node.index) } else { silent() }
     }
@@ -388,8 +415,7 @@ impl Store {
                 let is_held = matches!(claim.state().phase, Phase::Held(_));
                 !(is_held && claim.has_ended(now))
             });
-            // Goes with whatever is asked next.
-            self.nodes.iter().for_each(|node| node.ask_for_enrolment());
+            self.nodes.iter().for_each(|node| node.refresh_enrolment());
         }
     }
 }

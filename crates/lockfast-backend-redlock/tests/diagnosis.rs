@@ -12,12 +12,10 @@ mod kit;
 
 use std::time::Duration;
 
-use kit::{Link, Nodes, Redis, Setup, Ways, bounded};
+use kit::{Link, Nodes, README, Redis, Setup, Ways, bounded, rights};
 use lockfast::{Diagnosis, ErrorKind, Finding, Guarantee, Severity};
 use lockfast_core::Address;
 use lockfast_faults::server::Server as _;
-
-const README: &str = include_str!("../README.md");
 
 async fn diagnose(url: &str) -> Diagnosis {
     let address = Address::parse(url).unwrap();
@@ -46,16 +44,9 @@ fn check(diagnosis: &Diagnosis, check: &str, severity: Severity, words: &str) {
     assert!(found.fact.contains(words), "{found:?}");
 }
 
-/// The rights that the store's page names.
-fn rights() -> String {
-    let text = README.split_once("```text\nuser locks on >PASSWORD ").expect("the README's user").1;
-    let text = text.split_once("```").expect("the end of the README's user").0;
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace("~NAMES*", "~jobs:*")
-}
-
 /// Nodes with a user of the page's rights and more.
 fn start_with_rights(more: &str) -> (Nodes, String) {
-    let rights = format!("{} {more}", rights());
+    let rights = format!("{} {more}", rights("~jobs:*"));
     let start = || {
         let setup = Setup::new().append_always().line("user default off");
         setup.user("locks", "hush-7", &rights).start()

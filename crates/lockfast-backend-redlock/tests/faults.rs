@@ -6,6 +6,7 @@
 //! | `faults/reach.rs` | nodes that are killed, paused, cut off or late |
 //! | `faults/memory.rs` | nodes that restart empty |
 //! | `faults/clock.rs` | nodes whose wall clock steps |
+//! | `faults/refusal.rs` | nodes that answer, but say no |
 //! | `faults/storm.rs` | all of it at random, while many hold and write |
 
 #![allow(
@@ -23,5 +24,7 @@ mod clock;
 mod memory;
 #[path = "faults/reach.rs"]
 mod reach;
+#[path = "faults/refusal.rs"]
+mod refusal;
 #[path = "faults/storm.rs"]
 mod storm;

@@ -10,20 +10,18 @@
 
 mod kit;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use kit::{
-    Link, Nodes, Setup, Ways, bounded, calls, check_error, connect, eventually, failure, hold,
-    hold_on_all, refusal, try_connect, ttl,
+    Link, Nodes, Setup, Ways, bounded, calls, check_error, connect, connect_backend, eventually,
+    failure, hold, hold_on_all, refusal, try_connect, ttl,
 };
 use lockfast::{Attempt, ErrorKind, Fence, Guarantee, Mode, Moment, Options, Released, WatchKind};
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, HolderId, Label,
-    LockName, LossReporter, ReleaseOutcome, ReleaseRequest, Vote, Wait,
+    AcquireOutcome, AcquireRequest, ClientId, HolderId, LockName, ReleaseOutcome, ReleaseRequest,
+    Vote, Wait,
 };
 use lockfast_faults::server::Server as _;
-use tokio::runtime::Handle;
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(30);
@@ -137,17 +135,6 @@ async fn a_holder_that_asks_twice_has_one_fence() {
     let release = ReleaseRequest { name: request.name.clone(), holder: request.holder };
     assert_eq!(second.release(release).await.unwrap(), ReleaseOutcome::Released);
     eventually("it is free", SLACK, async || nodes.count_key(NAME) == 0).await;
-}
-
-/// The store without the lease engine.
-async fn connect_backend(url: &str, client: ClientId) -> Arc<dyn Backend> {
-    let context = ConnectContext {
-        runtime: Handle::current(),
-        client,
-        label: Label::of_this_process(),
-        losses: LossReporter::new(|_| {}),
-    };
-    bounded(lockfast_backend_redlock::connect(Address::parse(url).unwrap(), context)).await.unwrap()
 }
 
 /// P11: a lock is seen with its holder, its fence and those who wait.

@@ -87,6 +87,11 @@ struct Links {
 }
 
 impl Links {
+    fn count_open(&mut self) -> usize {
+        self.open.retain(|open| !open.is_closed());
+        self.open.len()
+    }
+
     fn set_open(&mut self, link: Link) {
         self.open.retain(|open| !open.is_closed());
         for open in &self.open {
@@ -156,9 +161,14 @@ impl Proxy {
     /// How many connections are open. One whose client has closed it is until everything that was
     /// held has arrived and the server has closed it too.
     pub fn open(&self) -> usize {
+        self.shared.links.lock().expect("no panic").count_open()
+    }
+
+    /// How many connections have ended, that is, are not open any more.
+    pub fn ended(&self) -> usize {
+        // Nobody is accepted while the links are looked at.
         let mut links = self.shared.links.lock().expect("no panic");
-        links.open.retain(|open| !open.is_closed());
-        links.open.len()
+        self.accepted() - links.count_open()
     }
 
     /// Sets the mode of all connections, open and to come, in one step: whoever connects again
@@ -194,9 +204,9 @@ impl Drop for Proxy {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((client, _)) = listener.accept().await {
-        shared.accepted.fetch_add(1, Ordering::SeqCst);
         let mode = {
             let mut links = shared.links.lock().expect("no panic");
+            shared.accepted.fetch_add(1, Ordering::SeqCst);
             let (sender, mode) = watch::channel(links.next);
             links.open.push(sender);
             mode

@@ -115,10 +115,10 @@ async fn a_late_request() {
     // Asked after the release, so answered after it.
     eventually("it is undone", TTL * 3, async || net.way.far.inspect(mutex.name()).await.is_ok())
         .await;
-    let (held, before) = (net.way.proxy.open(), net.locks());
+    let (ended, before) = (net.way.proxy.ended(), net.locks());
     net.way.proxy.set_open(Link::Pass);
     // The server has done with what was late when it has closed that connection.
-    eventually("what was late has arrived", TTL * 3, async || net.way.proxy.open() < held).await;
+    eventually("what was late has arrived", TTL * 3, async || net.way.proxy.ended() > ended).await;
     assert_eq!(net.locks(), before);
     let guard = hold(&net.way.near, NAME, ttl(TTL)).await;
     assert!(guard.check().is_ok());

@@ -7,7 +7,7 @@ use lockfast_core::{HolderId, Moment};
 use super::{
     CLIENT_MS, CLIENT_REFRESH, Enrolment, REPLICAS_MS_MAX, REPLICAS_PART_OF_TTL, Store, lock,
 };
-use crate::batch::{Batch, Give, Op, Take};
+use crate::batch::{Batch, Give, Op, Renew, Take};
 use crate::claim::whole_ms;
 use crate::config::OnDataLoss;
 use crate::record;
@@ -20,7 +20,8 @@ impl Store {
             self.scripts().load_all(pipeline);
         }
         if self.needs_enrolment.swap(false, Ordering::AcqRel) {
-            self.write_enrolment(pipeline, &lock(&self.enrolment));
+            let rival = lock(&self.rival).clone();
+            self.write_enrolment(pipeline, &lock(&self.enrolment), Some(&rival));
         }
         let now = Moment::now();
         // On a cluster the label is where no request need go.
@@ -41,13 +42,13 @@ impl Store {
     pub(super) fn write_batch(&self, pipeline: &mut Pipeline, batch: &mut Batch) {
         batch.preamble = pipeline.commands();
         self.write_simple(pipeline, &batch.simple);
-        for renew in &batch.renews {
-            let most = renew.leases.len().div_ceil(self.calls(renew.leases.len()));
-            renew.leases.chunks(most.max(1)).for_each(|some| self.write_renew(pipeline, some));
+        for some in batch.renews.iter().flat_map(Renew::runs) {
+            self.write_renew(pipeline, some);
         }
-        let most = |locks: usize| locks.div_ceil(self.calls(locks).max(1)).max(1);
-        let takes = &batch.takes;
-        takes.chunks(most(takes.len())).for_each(|some| self.write_takes(pipeline, some));
+        for some in self.runs(&batch.takes, |take| take.claim.is_apart()) {
+            batch.take_runs.push(some.len());
+            self.write_takes(pipeline, some);
+        }
         let replicas = self.config().min_replicas;
         if replicas > 0 && !batch.takes.is_empty() {
             pipeline.command(3);
@@ -58,8 +59,10 @@ impl Store {
             pipeline.part_number(shortest.clamp(1, REPLICAS_MS_MAX));
             batch.counts_replicas = true;
         }
-        let gives = &batch.gives;
-        gives.chunks(most(gives.len())).for_each(|some| self.write_gives(pipeline, some));
+        for some in self.runs(&batch.gives, |give| give.is_apart) {
+            batch.give_runs.push(some.len());
+            self.write_gives(pipeline, some);
+        }
         for (plain, replies) in &mut batch.plains {
             let before = pipeline.commands();
             (plain.write)(pipeline);
@@ -85,8 +88,15 @@ impl Store {
         batch
     }
 
-    pub(super) fn write_enrolment(&self, pipeline: &mut Pipeline, enrolment: &Enrolment) {
-        script::SINGLE.enroll.call(pipeline, 2, 5);
+    /// Registers the connection: a new one in the place of any other, one that is in use only in the
+    /// place of the one that it was told of.
+    pub(super) fn write_enrolment(
+        &self,
+        pipeline: &mut Pipeline,
+        enrolment: &Enrolment,
+        rival: Option<&str>,
+    ) {
+        script::SINGLE.enroll.call(pipeline, 2, 5 + usize::from(rival.is_some()));
         pipeline.part(&self.client_key);
         pipeline.part(record::GUARD_KEY);
         pipeline.part(&enrolment.link);
@@ -94,6 +104,7 @@ impl Store {
         pipeline.part(&enrolment.identity);
         pipeline.part_number(self.max_lease_ms());
         pipeline.part(CLIENT_MS);
+        rival.into_iter().for_each(|rival| pipeline.part(rival));
     }
 
     fn max_lease_ms(&self) -> u64 {

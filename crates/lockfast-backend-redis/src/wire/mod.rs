@@ -14,6 +14,7 @@ mod stream;
 use redis::{PushKind, Value};
 
 pub(crate) use failure::Failure;
+use failure::Remedy;
 
 /// Commands on their way to the server, one after the other.
 #[derive(Debug, Default)]
@@ -172,15 +173,18 @@ impl Reply {
         }
     }
 
-    /// One list of several, or the first complaint among them.
+    /// One list of several, in which a complaint about one of them stands for it, or the first
+    /// complaint that concerns all of them.
     pub(crate) fn join(mut replies: Vec<Self>) -> Self {
         if replies.len() == 1 {
             return replies.swap_remove(0);
         }
         let mut all = Vec::with_capacity(replies.len());
         for reply in replies {
+            let is_its_own = reply.failure().is_some_and(|it| it.handling == Remedy::AskApart);
             match reply.0 {
                 Value::Array(values) => all.extend(values),
+                value if is_its_own => all.push(value),
                 value => return Self(value),
             }
         }

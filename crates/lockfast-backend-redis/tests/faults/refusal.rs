@@ -6,8 +6,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use lockfast::{ErrorKind, LeaseStatus, Moment, Options, Released, Retry};
+use lockfast_core::{ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Wait};
 use lockfast_faults::server::Server as _;
 
+use crate::kit::direct::Direct;
+use crate::kit::rights::rights;
 use crate::kit::topology::{cut_off, start_cluster, wait_for_sync};
 use crate::kit::{
     Redis, Setup, bounded, check_error, connect, eventually, failure, hold, refusal, try_connect,
@@ -294,6 +297,79 @@ async fn a_user_without_rights() {
     let error = failure(&locker, NAME, ttl(TTL)).await;
     check_error(&error, ErrorKind::Permission, &[]);
     assert!(!format!("{error} {error:?}").contains("a-password"), "{error:?}");
+}
+
+/// A server, and the URL of a user with the README's rights on locks whose names begin with `app/`.
+fn start_with_user() -> (Redis, String) {
+    let redis = Setup::new().line(format!("user locks on >word {}", rights("~app/*", &[]))).start();
+    let url = redis.url().replace("redis://", "redis://locks:word@");
+    (redis, url)
+}
+
+/// B143, P11: locks on which the user has no rights are asked for together with others.
+/// The user sees: `Permission` for those, and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_without_rights_beside_others() {
+    let (redis, url) = start_with_user();
+    let locker = connect(&url).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for at in 0..50 {
+        let (allowed, refused) = (format!("app/{at}"), format!("others/{at}"));
+        let (asker, other) = (locker.clone(), locker.clone());
+        asking.spawn(async move {
+            let error = failure(&asker, &refused, ttl(TTL).retries(0)).await;
+            check_error(&error, ErrorKind::Permission, &["ACL"]);
+        });
+        asking.spawn(async move {
+            let guard = hold(&other, &allowed, ttl(TTL).retries(0)).await;
+            assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        });
+    }
+    while let Some(asked) = bounded(asking.join_next()).await {
+        asked.unwrap();
+    }
+    assert_eq!(redis.cli(&["KEYS", "app/*"]), "");
+}
+
+/// B143, P3, P6: the right on one of the locks that are renewed together, and released together, is
+/// taken away.
+/// The user sees: `Permission` for that one; the others are renewed, and released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_right_on_one_lock_is_taken_away() {
+    const COUNT: usize = 20;
+    let (redis, url) = start_with_user();
+    let direct = Direct::connect(&url).await;
+    let (mut renewals, mut releases) = (Vec::new(), Vec::new());
+    for at in 0..COUNT {
+        let request = direct.request(&format!("app/{at}"), Wait::No);
+        let (name, ttl, lock_delay) = (request.name.clone(), request.ttl, request.lock_delay);
+        let holder = direct.take(request).await;
+        renewals.push(RenewRequest { name: name.clone(), holder, ttl, lock_delay });
+        releases.push(ReleaseRequest { name, holder });
+    }
+    let left = (0..COUNT).filter(|at| *at != 3).map(|at| format!("~app/{at}"));
+    let left = left.chain(["~lockfast:*".to_owned()]).collect::<Vec<_>>();
+    let command = ["ACL", "SETUSER", "locks", "resetkeys"];
+    redis.cli(&command.into_iter().chain(left.iter().map(String::as_str)).collect::<Vec<_>>());
+    let outcomes = bounded(direct.backend.renew(renewals)).await.unwrap();
+    for (at, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            RenewOutcome::Renewed => assert_ne!(at, 3),
+            RenewOutcome::Unanswered(error) => {
+                assert_eq!(at, 3, "{error}");
+                check_error(error, ErrorKind::Permission, &["ACL"]);
+            }
+            outcome @ RenewOutcome::Lost(_) => panic!("{at}: {outcome:?}"),
+        }
+    }
+    let releasing = releases.into_iter().map(|request| {
+        let direct = direct.clone();
+        tokio::spawn(async move { direct.backend.release(request).await })
+    });
+    for (at, released) in releasing.collect::<Vec<_>>().into_iter().enumerate() {
+        let released = bounded(released).await.unwrap();
+        assert!(at == 3 || matches!(released, Ok(ReleaseOutcome::Released)), "{at}: {released:?}");
+    }
 }
 
 /// A server has so many databases and no more.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{CLIENT_MS, Node};
-use crate::batch::{Batch, LOCKS_MAX, Sent};
+use crate::batch::{Batch, LOCKS_MAX, Sent, Tries};
 use crate::claim::whole_ms;
 use crate::giving::Giving;
 use crate::record::{self, Keys};
@@ -25,9 +25,9 @@ impl Node {
             self.write_enrolment(pipeline, link);
         }
         batch.preamble = pipeline.commands();
-        for (renewal, _, calls) in &mut batch.renewals {
+        for (renewal, tries, calls) in &mut batch.renewals {
             let leases: Vec<_> = renewal.leases.iter().zip(&renewal.texts).collect();
-            for some in leases.chunks(LOCKS_MAX) {
+            for some in leases.chunks(if tries.is_apart { 1 } else { LOCKS_MAX }) {
                 *calls += 1;
                 script::RENEW.call(pipeline, 1 + 4 * some.len(), 1 + 2 * some.len());
                 pipeline.part(&self.client_key);
@@ -46,22 +46,22 @@ impl Node {
             }
         }
         let mut text = String::new();
-        for gives in batch.runs() {
+        for gives in batch.give_runs() {
             self.write_release(gives, link, prefix, &mut text, pipeline);
         }
-        if !batch.takes.is_empty() {
-            let count = batch.takes.len();
+        for takes in batch.take_runs() {
+            let count = takes.len();
             script::ACQUIRE.call(pipeline, 2 + count, 1 + 2 * count);
             pipeline.part(record::WATCH_KEY);
             pipeline.part(&self.client_key);
-            for Sent { take, .. } in &batch.takes {
+            for Sent { take, .. } in takes {
                 Keys { prefix, name: take.claim.name.as_str() }.write_lock(pipeline);
             }
             pipeline.part(link);
-            for Sent { take, ticket, .. } in &batch.takes {
+            for Sent { take, ticket, .. } in takes {
                 put(&mut text, format_args!("{}.{}", take.claim.text, ticket.proposal));
                 pipeline.part(&text);
-                put(&mut text, format_args!("{}{}", ticket.how, take.claim.lease_ms));
+                put(&mut text, format_args!("{}{}", ticket.how, ticket.lease_ms));
                 pipeline.part(&text);
             }
         }
@@ -75,7 +75,7 @@ impl Node {
     /// Gives back what ends in one way.
     fn write_release(
         &self,
-        gives: &[(Arc<Giving>, u8)],
+        gives: &[(Arc<Giving>, Tries)],
         link: &str,
         prefix: &str,
         text: &mut String,
@@ -102,13 +102,14 @@ impl Node {
         }
     }
 
-    /// Tells the node who we are, and that only this connection speaks for us.
-    pub(super) fn write_enrolment(&self, pipeline: &mut Pipeline, link: &str) {
-        pipeline.command(5);
-        pipeline.part("SET");
+    /// Tells the node again who we are. A batch that was held up does not: by then there is a new
+    /// connection that speaks for us.
+    fn write_enrolment(&self, pipeline: &mut Pipeline, link: &str) {
+        script::ENROLL.call(pipeline, 1, 4);
         pipeline.part(&self.client_key);
-        pipeline.part_of(&[link, &self.label]);
-        pipeline.part("PX");
+        pipeline.part(&*lock(&self.rival));
+        pipeline.part(link);
+        pipeline.part(&self.label);
         pipeline.part(CLIENT_MS);
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use lockfast::{Moment, Released};
+use lockfast::{ErrorKind, Locker, Moment, Released};
 use lockfast_faults::server::Server as _;
 
-use crate::kit::{Nodes, connect, eventually, hold, hold_on_all, refusal, ttl};
+use crate::kit::{
+    Nodes, check_error, connect, eventually, failure, hold, hold_on_all, refusal, ttl,
+};
 
 const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(4);
@@ -59,4 +61,53 @@ async fn nodes_step_back() {
     // What was granted by right clocks is not undercut by what is granted by wrong ones.
     let guard = hold(&locker, &format!("{NAME} 1"), ttl(TTL).retries(0)).await;
     assert!(guard.fence().get() > fences[2].1, "{} {fences:?}", guard.fence());
+}
+
+/// The fence of a hold that ends at once.
+async fn next_fence(locker: &Locker, nodes: &Nodes, name: &str) -> u64 {
+    let guard = hold(locker, name, ttl(TTL)).await;
+    let fence = guard.fence().get();
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    eventually("free everywhere", SLACK, async || nodes.count_key(name) == 0).await;
+    fence
+}
+
+/// All nodes forget the fence of a lock, as after a restart of all of them.
+fn forget_fence(nodes: &Nodes, name: &str) {
+    let key = format!("lockfast:{{{name}}}:fence");
+    nodes.0.iter().for_each(|node| drop(node.cli(&["DEL", &key])));
+}
+
+/// B140, P4: one node whose clock is behind is not believed, also when another is silent: nobody's
+/// fences are behind from then on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_behind_beside_one_that_is_silent() {
+    let nodes = Nodes::start_with_clocks(3);
+    let first = connect(&nodes.url()).await;
+    nodes.0[2].clock().step_back(STEP);
+    nodes.0[0].pause();
+    let error = failure(&first, "z", ttl(Duration::from_secs(30))).await;
+    check_error(&error, ErrorKind::NoQuorum, &["ahead"]);
+    nodes.0[0].resume();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let second = connect(&nodes.url()).await;
+    let before = next_fence(&second, &nodes, NAME).await;
+    forget_fence(&nodes, NAME);
+    let after = next_fence(&first, &nodes, NAME).await;
+    assert!(after > before, "{after} after {before}");
+}
+
+/// B140, P4: whoever once went by the nodes' clocks goes by its own again when they agree.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_were_wrong_once() {
+    let nodes = Nodes::start_with_clocks(3);
+    let (first, second) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
+    nodes.0.iter().for_each(|node| node.clock().step_back(STEP));
+    let low = next_fence(&first, &nodes, "x").await;
+    nodes.0.iter().for_each(|node| node.clock().step_forward(STEP));
+    let before = next_fence(&second, &nodes, NAME).await;
+    assert!(before > low + 300_000_000, "{before} after {low}");
+    forget_fence(&nodes, NAME);
+    let after = next_fence(&first, &nodes, NAME).await;
+    assert!(after > before, "{after} after {before}");
 }

@@ -4,14 +4,14 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, LeaseStatus, Moment, Released, RevokeOutcome};
+use lockfast::{Attempt, ErrorKind, LeaseStatus, LossCause, Moment, Released, RevokeOutcome};
 use lockfast_core::Vote;
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::server::Server as _;
 
 use crate::kit::{
-    Link, Nodes, TIME_MAX, Ways, bounded, calls, check_error, connect, eventually, failure, hold,
-    hold_on_all, loss, refusal, refused_calls, ttl,
+    Link, Nodes, Signpost, TIME_MAX, Ways, bounded, calls, check_error, connect, eventually,
+    failure, hold, hold_on_all, loss, refusal, refused_calls, ttl,
 };
 
 const NAME: &str = "nightly";
@@ -300,4 +300,172 @@ async fn a_holder_lets_go_while_its_lock_is_taken_away() {
     );
     bounded(holder).await.unwrap();
     eventually("nothing is left", SLACK, async || nodes.count_key(NAME) == 0).await;
+}
+
+/// B139, P11: a lock that is held on a quorum of which the looker does not reach all is shown, listed
+/// and can be taken away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_of_which_a_part_is_out_of_reach() {
+    let nodes = Nodes::start(3);
+    let (ways, others) = (Ways::to(&nodes).await, Ways::to(&nodes).await);
+    ways.0[2].set(Link::Close);
+    others.0[1].set(Link::Close);
+    let (holder, looker) = (connect(&ways.url_with("")).await, connect(&others.url_with("")).await);
+    let guard = hold(&holder, NAME, ttl(TTL)).await;
+    let fence = Some(guard.fence());
+    let view = bounded(looker.inspect(guard.name())).await.unwrap();
+    assert_eq!(view.holders.iter().map(|it| it.fence).collect::<Vec<_>>(), [fence], "{view:?}");
+    assert!(view.holders[0].remaining <= TTL, "{view:?}");
+    let listed = bounded(looker.list("", None, 10)).await.unwrap();
+    assert_eq!(listed.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), [NAME]);
+    let outcome = bounded(looker.revoke(NAME, "maintenance")).await.unwrap();
+    let RevokeOutcome::Revoked(holders) = &outcome else { panic!("{outcome:?}") };
+    assert_eq!(holders.iter().map(|it| it.fence).collect::<Vec<_>>(), [fence]);
+    let cause = loss(&guard, SLACK).await;
+    assert!(matches!(cause, LossCause::Revoked { .. }), "{cause:?}");
+}
+
+/// B147, P11: a node takes a lock away and its answer is lost; the holder lets go of the others
+/// before they are asked. The operator is not told that nothing was done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_to_a_revocation_is_lost() {
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let first = connect(&nodes.url()).await;
+    let mut was_lost = false;
+    for _ in 0..10 {
+        let operator = connect(&ways.url_with("")).await;
+        let guard = hold_on_all(&first, &nodes, NAME, ttl(TTL)).await;
+        ways.0[0].set(Link::Delay(Duration::from_millis(40)));
+        ways.0[1..].iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(100))));
+        let revoking = tokio::spawn(async move { operator.revoke(NAME, "maintenance").await });
+        loss(&guard, TIME_MAX).await;
+        ways.0[0].set(Link::Close);
+        drop(guard.release().await);
+        let is_free = nodes.count_key(NAME) == 0;
+        match bounded(revoking).await.unwrap() {
+            Ok(RevokeOutcome::Revoked(holders)) => assert_eq!(holders.len(), 1),
+            Ok(outcome) => panic!("{outcome:?}"),
+            Err(error) => check_error(&error, ErrorKind::NoQuorum, &[]),
+        }
+        was_lost |= is_free;
+        ways.0.iter().for_each(|way| way.set(Link::Pass));
+    }
+    assert!(was_lost, "the holder was slower each time");
+}
+
+/// B145, P10: servers that change places behind their addresses are taken for what they are, and
+/// the locks go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_change_places() {
+    let nodes = Nodes::start(3);
+    let posts: Vec<Signpost> = nodes.0.iter().map(|it| Signpost::to(it.address())).collect();
+    let hosts: Vec<String> = posts.iter().map(|post| post.address().to_string()).collect();
+    let locker = connect(&format!("redlock://{}?node_timeout=500ms", hosts.join(","))).await;
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
+    posts[0].turn_to(nodes.0[1].address());
+    posts[1].turn_to(nodes.0[0].address());
+    let mutex = locker.mutex("other").unwrap().with_options(ttl(TTL));
+    eventually("all nodes take part", TIME_MAX, async || {
+        let attempt = bounded(mutex.try_acquire()).await;
+        let is_granted = matches!(attempt, Ok(Attempt::Acquired(_)));
+        is_granted && nodes.count_key("other") == 3
+    })
+    .await;
+    assert!(guard.check().is_ok());
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    // Two addresses of one server are still refused.
+    posts[0].turn_to(nodes.0[2].address());
+    eventually("it is refused", TIME_MAX, async || {
+        let Ok(Attempt::Acquired(guard)) = bounded(mutex.try_acquire()).await else { return false };
+        let votes = nodes.count_key("other");
+        drop(guard.release().await);
+        votes == 2
+    })
+    .await;
+}
+
+/// B149, P3: on a way that takes longer than a tenth of the ttl, leases are renewed within the time
+/// that nodes were given.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewing_over_a_slow_way() {
+    const BRIEF: Duration = Duration::from_secs(6);
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let locker = connect(&ways.url_within("900ms", "")).await;
+    let guard = hold(&locker, NAME, ttl(BRIEF)).await;
+    ways.0.iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(330))));
+    tokio::time::sleep(BRIEF * 2).await;
+    assert!(guard.check().is_ok(), "{:?}", guard.status());
+}
+
+/// B146, P11: on a way that is slower than most, locks are seen, listed and taken away within the
+/// time that nodes were given.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn looking_over_a_slow_way() {
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let (holder, looker) =
+        (connect(&nodes.url()).await, connect(&ways.url_within("900ms", "")).await);
+    let guard = hold_on_all(&holder, &nodes, NAME, ttl(TTL)).await;
+    ways.0.iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(200))));
+    let view = bounded(looker.inspect(guard.name())).await.unwrap();
+    assert!(view.holders.len() == 1 && view.holders[0].label.is_some(), "{view:?}");
+    assert_eq!(bounded(looker.list("", None, 10)).await.unwrap().len(), 1);
+    let outcome = bounded(looker.revoke(NAME, "maintenance")).await.unwrap();
+    assert!(matches!(outcome, RevokeOutcome::Revoked(_)), "{outcome:?}");
+}
+
+/// B146, P11: an operator who does not even reach enough nodes to look is told that nothing was done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revocation_out_of_reach() {
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let (holder, operator) = (connect(&nodes.url()).await, connect(&ways.url_with("")).await);
+    let guard = hold_on_all(&holder, &nodes, NAME, ttl(TTL)).await;
+    ways.0[1..].iter().for_each(|way| way.set(Link::Close));
+    let error = bounded(operator.revoke(NAME, "maintenance")).await.unwrap_err();
+    check_error(&error, ErrorKind::NoQuorum, &["nothing was done"]);
+    assert!(error.is_without_effect());
+    assert!(guard.check().is_ok());
+}
+
+/// B144, P5: a batch that tells a node who we are, and that arrives when there is a new connection,
+/// does not let the old one speak for us again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_enrolment_that_comes_too_late() {
+    const WAY: Duration = Duration::from_millis(300);
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let locker = connect(&ways.url_with("")).await;
+    let (node, way) = (&nodes.0[2], &ways.0[2]);
+    let client = node.cli(&["KEYS", "lockfast:client:*"]);
+    let mut tries = 0;
+    let late = loop {
+        tries += 1;
+        assert!(tries <= 20, "it arrived in time each time");
+        let name = format!("{NAME} {tries}");
+        drop(hold_on_all(&locker, &nodes, "ready", ttl(TTL)).await.release().await);
+        eventually("nothing is asked", SLACK, async || nodes.count_key("ready") == 0).await;
+        node.cli(&["DEL", &client]);
+        let (accepted, refused) = (way.accepted(), refused_calls(node));
+        way.set_open(Link::Delay(WAY));
+        let guard = hold(&locker, &name, ttl(TTL)).await;
+        eventually("it knows nobody", SLACK, async || refused_calls(node) > refused).await;
+        // Before the answer is there, so that what follows it is held up.
+        way.set_open(Link::HoldRequests);
+        eventually("a new connection", TIME_MAX, async || way.accepted() > accepted).await;
+        drop(hold_on_all(&locker, &nodes, "ready", ttl(TTL)).await.release().await);
+        if node.cli(&["EXISTS", &name]) == "0" {
+            break guard;
+        }
+    };
+    let known = node.cli(&["GET", &client]);
+    assert!(!known.is_empty());
+    let (asked, refused) = (calls(node), refused_calls(node));
+    way.set_open(Link::Pass);
+    eventually("it arrives", SLACK, async || calls(node) > asked).await;
+    eventually("it is refused", SLACK, async || refused_calls(node) > refused).await;
+    assert_eq!(node.cli(&["GET", &client]), known);
+    assert_eq!(node.cli(&["EXISTS", late.name().as_str()]), "0", "it was served");
 }

@@ -6,17 +6,30 @@
 
 pub mod foreign;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast::{Error, Guard, Locker, Moment, Options, Result};
 use lockfast_conformance::shorthand;
+use lockfast_core::{Address, Backend, ClientId, ConnectContext, Label, LossReporter};
+use tokio::runtime::Handle;
 
 pub use lockfast_conformance::shorthand::{
     TIME_MAX, bounded, check_error, hold, hold_detached, loss, refusal, ttl,
 };
 pub use lockfast_faults::proxy::{Link, Proxy};
 pub use lockfast_faults::redis::{Redis, Setup};
+pub use lockfast_faults::signpost::Signpost;
 pub use lockfast_faults::wait::{eventually, wait_until};
+
+pub const README: &str = include_str!("../../README.md");
+
+/// The rights that the store's page names, for locks whose names match `names`.
+pub fn rights(names: &str) -> String {
+    let text = README.split_once("```text\nuser locks on >PASSWORD ").expect("the README's user").1;
+    let text = text.split_once("```").expect("the end of the README's user").0;
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace("~NAMES*", names)
+}
 
 /// Independent servers.
 pub struct Nodes(pub Vec<Redis>);
@@ -34,6 +47,18 @@ impl Nodes {
     /// With everything on disk before it is answered.
     pub fn start_durable(count: usize) -> Self {
         Self((0..count).map(|_| Setup::new().append_always().start()).collect())
+    }
+
+    /// With a user `locks` whose password is `word` and who has the rights of the store's page on
+    /// locks whose names match `names`.
+    pub fn start_with_user(count: usize, names: &str) -> Self {
+        let line = format!("user locks on >word {}", rights(names));
+        Self((0..count).map(|_| Setup::new().line(&line).start()).collect())
+    }
+
+    /// The URL of that user.
+    pub fn user_url(&self) -> String {
+        self.url().replace("redlock://", "redlock://locks:word@")
     }
 
     /// The URL of all, with more time for each node than a busy machine needs.
@@ -101,6 +126,17 @@ impl Ways {
 /// Connects to a store.
 pub async fn connect(url: &str) -> Locker {
     shorthand::connect(url, lockfast_backend_redlock::connect).await
+}
+
+/// The store without the lease engine.
+pub async fn connect_backend(url: &str, client: ClientId) -> Arc<dyn Backend> {
+    let context = ConnectContext {
+        runtime: Handle::current(),
+        client,
+        label: Label::of_this_process(),
+        losses: LossReporter::new(|_| {}),
+    };
+    bounded(lockfast_backend_redlock::connect(Address::parse(url).unwrap(), context)).await.unwrap()
 }
 
 /// Connects to a store, which may fail.

@@ -249,10 +249,10 @@ async fn a_late_request() {
     // Asked after the release, so answered after it.
     eventually("it is undone", TTL * 4, async || net.way.far.inspect(mutex.name()).await.is_ok())
         .await;
-    let held = net.way.proxy.open();
+    let ended = net.way.proxy.ended();
     net.way.proxy.set_open(Link::Pass);
     // The server has done with what was late when it has closed that connection.
-    eventually("what was late has arrived", TTL * 4, async || net.way.proxy.open() < held).await;
+    eventually("what was late has arrived", TTL * 4, async || net.way.proxy.ended() > ended).await;
     assert_eq!(net.claims(), 0);
     let guard = hold(&net.way.near, NAME, ttl(TTL)).await;
     assert!(guard.check().is_ok());
