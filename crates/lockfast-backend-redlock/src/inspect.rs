@@ -280,11 +280,14 @@ mod tests {
         Sight { glimpses: shown.iter().map(glimpse).collect(), silent }
     }
 
+    /// What nodes show, how many are silent, the quorum, and what is held.
+    type Row<'a> = (&'a [Option<Shown>], usize, usize, &'a [Shown]);
+
     /// B139: what nodes that are silent may have counts.
     #[test]
     fn a_hold_is_what_a_quorum_may_have() {
         let (x, y) = (|left_ms| Some(("x", left_ms)), |left_ms| Some(("y", left_ms)));
-        let table: &[(&[Option<Shown>], usize, usize, &[Shown])] = &[
+        let table: &[Row<'_>] = &[
             (&[x(30), x(50), x(40)], 0, 2, &[("x", 40)]),
             (&[x(30), x(50), None], 0, 2, &[("x", 30)]),
             (&[x(30), None, None], 0, 2, &[]),
