@@ -60,6 +60,7 @@ pub(crate) enum Command {
     Run(Run),
     Once(Once),
     Elect(Elect),
+    Refresh(Refresh),
     Acquire(Acquire),
     Renew(Renew),
     Release(Release),
@@ -233,6 +234,43 @@ pub(crate) struct Elect {
     /// How much longer than the lease the store keeps others out when it is not released
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) lock_delay: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) work: Work,
+}
+
+/// Print what a command prints, and run it only when that is not fresh
+///
+/// A value that is fresh is printed, and nothing is run. Otherwise the first who asks runs the command
+/// under the lock refresh:NAME, as `run` does; what it prints on standard output is stored and
+/// printed. The others wait for it and print the same, or with --stale-for print the last value at
+/// once. If the command fails, nothing is stored, and those who waited are told why. A value has at
+/// most 65528 bytes.
+///
+/// Inside a job that holds refresh:NAME, the command is run and its output printed; storing it is
+/// left to the refresh around it.
+///
+/// Exit status: 0 the value was printed; otherwise nothing was, and it is as of `run`: the command's
+/// own for the one who ran it; 75 this one waited, and the command failed elsewhere; 120 the lease was
+/// lost; 125 Lockfast failed, or the output is too long for a value.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "lockfast refresh [OPTIONS] --for <DURATION> <NAME> -- <COMMAND>...",
+    after_help = "Examples:
+  lockfast refresh exchange-rates --for 5m -- ./rates.sh
+  lockfast refresh exchange-rates --for 5m --stale-for 1m -- ./rates.sh"
+)]
+pub(crate) struct Refresh {
+    /// The value; its lock is refresh:NAME
+    pub(crate) name: OsString,
+    /// How long it is fresh after it was stored
+    #[arg(long = "for", value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) fresh_for: OsString,
+    /// How long after that it is good enough while somebody computes the next
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) stale_for: Option<OsString>,
+    /// What people read about this holder
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<OsString>,
     #[command(flatten)]
     pub(crate) work: Work,
 }

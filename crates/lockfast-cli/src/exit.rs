@@ -19,7 +19,7 @@ pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const INTERNAL: u8 = 70;
 /// What was asked for could not be written out.
 pub(crate) const OUTPUT: u8 = 74;
-/// Taken, or not held.
+/// Taken, or not held; `refresh`: what was waited for failed.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
 /// The store or the operating system does not allow it.
 pub(crate) const NOT_PERMITTED: u8 = 77;
@@ -145,6 +145,7 @@ fn code_of(kind: ErrorKind) -> u8 {
         | ErrorKind::Lost
         | ErrorKind::NotHeld
         | ErrorKind::AlreadyHeld
+        | ErrorKind::Computation
         | ErrorKind::StaleFence => NOT_ACQUIRED,
         ErrorKind::Unreachable
         | ErrorKind::NoQuorum
@@ -183,6 +184,7 @@ mod tests {
             (ErrorKind::Conflict, 78),
             (ErrorKind::Taken, 75),
             (ErrorKind::StaleFence, 75),
+            (ErrorKind::Computation, 75),
             (ErrorKind::Permission, 77),
             (ErrorKind::InvalidUrl, 78),
         ] {

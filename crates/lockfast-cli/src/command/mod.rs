@@ -11,6 +11,7 @@ pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod once;
+pub(crate) mod refresh;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod run;

@@ -17,6 +17,7 @@ mod etcd;
 mod exclusion;
 mod migrate;
 mod redis;
+mod refresh;
 mod refusal;
 #[path = "../sandbox/mod.rs"]
 mod sandbox;

@@ -56,6 +56,10 @@ const ONCE_CRON: &str =
 const ELECT: &str = "lockfast elect scheduler --ttl 10s -- ./scheduler.sh";
 const ELECT_SERVICE: &str =
     "/usr/local/bin/lockfast elect importer --ttl 10s -- /usr/local/bin/importer";
+const REFRESH: &str = "lockfast refresh exchange-rates --for 5m -- ./rates.sh";
+const REFRESH_STALE: &str = "lockfast refresh exchange-rates --for 5m --stale-for 1m -- ./rates.sh";
+const REFRESH_SCRIPT: &str =
+    "rates=$(lockfast refresh exchange-rates --for 5m -- ./rates.sh) || exit\necho \"$rates\"";
 const LOOK: &str = "lockfast show nightly-report; lockfast list; lockfast watch";
 const HELD: &str = "nightly-report: exclusive by lockfast (pid N on ";
 
@@ -109,6 +113,9 @@ const CLAIMS: &[Claim] = &[
     claim(ONCE_CRON, "", 0, &[], "report"),
     claim(ELECT, "", 0, &["elected with term N"], "scheduler.sh"),
     claim(ELECT_SERVICE, "", 0, &["elected with term N"], "importer"),
+    claim(REFRESH, "", 0, &[], "rates.sh"),
+    claim(REFRESH_STALE, "", 0, &[], "rates.sh"),
+    claim(REFRESH_SCRIPT, "", 0, &["\n"], "rates.sh"),
     claim("lockfast show scheduler", "scheduler", 0, &["scheduler: exclusive by"], ""),
     claim("lockfast watch scheduler", "", 130, &[], ""),
     claim("lockfast torture --on embedded: --seed 7 --plan", "", 0, &[], ""),
@@ -116,7 +123,7 @@ const CLAIMS: &[Claim] = &[
 
 /// Programs that the snippets start, beside `cargo`.
 const PROGRAMS: [&str; 6] = ["make", "curl", "do-something", "sync-mail", "report", "importer"];
-const SCRIPTS: [&str; 3] = ["report.sh", "call-api", "scheduler.sh"];
+const SCRIPTS: [&str; 4] = ["report.sh", "call-api", "scheduler.sh", "rates.sh"];
 
 /// Notes its name and arguments.
 const STUB: &str = "#!/bin/sh\necho \"${0##*/} $*\" >> calls\n";

@@ -10,6 +10,7 @@ mod modes;
 mod names;
 mod nesting;
 mod once;
+mod refresh;
 mod scripts;
 mod signals;
 mod waiting;
@@ -33,6 +34,7 @@ const GROUPS: &[Group] = &[
     crash::GROUP,
     elect::GROUP,
     once::GROUP,
+    refresh::GROUP,
     contention::GROUP,
     waiting::GROUP,
     signals::GROUP,
