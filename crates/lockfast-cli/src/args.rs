@@ -61,6 +61,7 @@ pub(crate) enum Command {
     Once(Once),
     Elect(Elect),
     Refresh(Refresh),
+    Fence(Fence),
     Acquire(Acquire),
     Renew(Renew),
     Release(Release),
@@ -273,6 +274,76 @@ pub(crate) struct Refresh {
     pub(crate) label: Option<OsString>,
     #[command(flatten)]
     pub(crate) work: Work,
+}
+
+/// Check a fence at what is written to, so that a holder from before is refused
+///
+/// A gate remembers the highest fence that it has seen. An equal or higher one passes, a lower one is
+/// refused. In a job of `lockfast run`, --lock and --fence are those of the job unless they are given.
+///
+/// Exit status: 0 it passes; 75 it is stale, and the fence that was seen is told; 64 wrong usage; 69
+/// the database is busy; 77 not permitted; 78 the gate is not there or holds something else. With a
+/// command: its own, 75 for a stale fence, and otherwise the codes of `run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lockfast run report -- lockfast fence check --file report.fence -- ./write-report.sh
+  lockfast fence open --file report.fence --lock report --fence 42
+  lockfast fence open --sql sqlite:app.db --lock account/7 --fence 42")]
+pub(crate) struct Fence {
+    #[command(subcommand)]
+    pub(crate) step: FenceStep,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FenceStep {
+    /// Check the fence of a write
+    ///
+    /// With a command, which needs --file, the gate is held until the command and what it started have
+    /// ended, so that nobody else passes meanwhile. Without one, what is written after the check can
+    /// be too late: a pause between the two is the very case that fences are for. A command that
+    /// passes the same gate again waits for itself.
+    Check {
+        #[command(flatten)]
+        gate: Gate,
+        /// The command that writes, and its arguments; no shell is involved
+        #[arg(last = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+    /// Raise the fence before anything is read
+    ///
+    /// It is the first step of a new holder: from now on a late write of one before it is refused.
+    Open {
+        #[command(flatten)]
+        gate: Gate,
+    },
+}
+
+/// A gate, and what is to pass it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Gate {
+    #[command(flatten)]
+    pub(crate) place: GatePlace,
+    /// The table of the fences in the database [default: lockfast_fences]
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    pub(crate) table: Option<OsString>,
+    /// The lock that guards what is written [default: $LOCKFAST_NAME]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) lock: Option<OsString>,
+    /// The fence [default: $LOCKFAST_FENCE]
+    #[arg(long, value_name = "FENCE", allow_hyphen_values = true)]
+    pub(crate) fence: Option<OsString>,
+}
+
+/// Where a gate is.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct GatePlace {
+    /// In this file, for what processes of this machine write; it is made if it is not there
+    #[arg(long, value_name = "PATH")]
+    pub(crate) file: Option<PathBuf>,
+    /// In a table of this database: sqlite:PATH
+    #[arg(long, value_name = "URL")]
+    pub(crate) sql: Option<OsString>,
 }
 
 /// What happens to the command when the lease is lost.

@@ -133,6 +133,7 @@ fn code_of(kind: ErrorKind) -> u8 {
         | ErrorKind::InvalidWait
         | ErrorKind::InvalidConfig
         | ErrorKind::InvalidToken
+        | ErrorKind::DifferentLock
         | ErrorKind::InvalidHolder
         | ErrorKind::InvalidMetadata => USAGE,
         // A key that is no lock calls for another name, or for a prefix in the store's URL.
@@ -176,6 +177,7 @@ mod tests {
     fn errors_of_the_store_have_codes() {
         for (kind, code) in [
             (ErrorKind::InvalidName, 64),
+            (ErrorKind::DifferentLock, 64),
             (ErrorKind::Unreachable, 69),
             (ErrorKind::NoQuorum, 69),
             (ErrorKind::WrongNode, 69),

@@ -69,7 +69,7 @@ impl Plan {
             .rfind(|(name, _)| name == "PATH")
             .map(|(_, value)| value.clone())
             .or_else(|| std::env::var_os("PATH"));
-        let path = lookup::find(command, search_path.as_deref())?;
+        let path = lookup::find(command, search_path.as_deref(), "the lock was not taken")?;
         let label = describe_command(label, &path);
         let argv = work.command.clone();
         Ok(Self { name, mode, on_lost, grace, label, variables, path, argv })

@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod elect;
+pub(crate) mod fence;
 pub(crate) mod force_release;
 mod job;
 pub(crate) mod list;

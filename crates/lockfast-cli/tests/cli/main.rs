@@ -15,6 +15,7 @@ mod doctor;
 mod environment;
 mod etcd;
 mod exclusion;
+mod fence;
 mod migrate;
 mod redis;
 mod refresh;

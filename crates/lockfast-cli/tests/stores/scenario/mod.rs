@@ -5,6 +5,7 @@ mod crash;
 mod doctor;
 mod elect;
 mod exits;
+mod fence;
 mod loss;
 mod modes;
 mod names;
@@ -40,6 +41,7 @@ const GROUPS: &[Group] = &[
     signals::GROUP,
     loss::GROUP,
     nesting::GROUP,
+    fence::GROUP,
     modes::GROUP,
     names::GROUP,
     exits::GROUP,
