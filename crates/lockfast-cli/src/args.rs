@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Run(Run),
     Once(Once),
     Elect(Elect),
+    Refresh(Refresh),
+    Fence(Fence),
     Acquire(Acquire),
     Renew(Renew),
     Release(Release),
@@ -235,6 +237,113 @@ pub(crate) struct Elect {
     pub(crate) lock_delay: Option<OsString>,
     #[command(flatten)]
     pub(crate) work: Work,
+}
+
+/// Print what a command prints, and run it only when that is not fresh
+///
+/// A value that is fresh is printed, and nothing is run. Otherwise the first who asks runs the command
+/// under the lock refresh:NAME, as `run` does; what it prints on standard output is stored and
+/// printed. The others wait for it and print the same, or with --stale-for print the last value at
+/// once. If the command fails, nothing is stored, and those who waited are told why. A value has at
+/// most 65528 bytes.
+///
+/// Inside a job that holds refresh:NAME, the command is run and its output printed; storing it is
+/// left to the refresh around it.
+///
+/// Exit status: 0 the value was printed; otherwise nothing was, and it is as of `run`: the command's
+/// own for the one who ran it; 75 this one waited, and the command failed elsewhere; 120 the lease was
+/// lost; 125 Lockfast failed, or the output is too long for a value.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "lockfast refresh [OPTIONS] --for <DURATION> <NAME> -- <COMMAND>...",
+    after_help = "Examples:
+  lockfast refresh exchange-rates --for 5m -- ./rates.sh
+  lockfast refresh exchange-rates --for 5m --stale-for 1m -- ./rates.sh"
+)]
+pub(crate) struct Refresh {
+    /// The value; its lock is refresh:NAME
+    pub(crate) name: OsString,
+    /// How long it is fresh after it was stored
+    #[arg(long = "for", value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) fresh_for: OsString,
+    /// How long after that it is good enough while somebody computes the next
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) stale_for: Option<OsString>,
+    /// What people read about this holder
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) work: Work,
+}
+
+/// Check a fence at what is written to, so that a holder from before is refused
+///
+/// A gate remembers the highest fence that it has seen. An equal or higher one passes, a lower one is
+/// refused. In a job of `lockfast run`, --lock and --fence are those of the job unless they are given.
+///
+/// Exit status: 0 it passes; 75 it is stale, and the fence that was seen is told; 64 wrong usage; 69
+/// the database is busy; 77 not permitted; 78 the gate is not there or holds something else. With a
+/// command: its own, 75 for a stale fence, and otherwise the codes of `run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  lockfast run report -- lockfast fence check --file report.fence -- ./write-report.sh
+  lockfast fence open --file report.fence --lock report --fence 42
+  lockfast fence open --sql sqlite:app.db --lock account/7 --fence 42")]
+pub(crate) struct Fence {
+    #[command(subcommand)]
+    pub(crate) step: FenceStep,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FenceStep {
+    /// Check the fence of a write
+    ///
+    /// With a command, which needs --file, the gate is held until the command and what it started have
+    /// ended, so that nobody else passes meanwhile. Without one, what is written after the check can
+    /// be too late: a pause between the two is the very case that fences are for. A command that
+    /// passes the same gate again waits for itself.
+    Check {
+        #[command(flatten)]
+        gate: Gate,
+        /// The command that writes, and its arguments; no shell is involved
+        #[arg(last = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+    /// Raise the fence before anything is read
+    ///
+    /// It is the first step of a new holder: from now on a late write of one before it is refused.
+    Open {
+        #[command(flatten)]
+        gate: Gate,
+    },
+}
+
+/// A gate, and what is to pass it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Gate {
+    #[command(flatten)]
+    pub(crate) place: GatePlace,
+    /// The table of the fences in the database [default: lockfast_fences]
+    #[arg(long, value_name = "NAME", conflicts_with = "file")]
+    pub(crate) table: Option<OsString>,
+    /// The lock that guards what is written [default: $LOCKFAST_NAME]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) lock: Option<OsString>,
+    /// The fence [default: $LOCKFAST_FENCE]
+    #[arg(long, value_name = "FENCE", allow_hyphen_values = true)]
+    pub(crate) fence: Option<OsString>,
+}
+
+/// Where a gate is.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct GatePlace {
+    /// In this file, for what processes of this machine write; it is made if it is not there
+    #[arg(long, value_name = "PATH")]
+    pub(crate) file: Option<PathBuf>,
+    /// In a table of this database: sqlite:PATH
+    #[arg(long, value_name = "URL")]
+    pub(crate) sql: Option<OsString>,
 }
 
 /// What happens to the command when the lease is lost.

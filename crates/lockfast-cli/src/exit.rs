@@ -19,7 +19,7 @@ pub(crate) const UNAVAILABLE: u8 = 69;
 pub(crate) const INTERNAL: u8 = 70;
 /// What was asked for could not be written out.
 pub(crate) const OUTPUT: u8 = 74;
-/// Taken, or not held.
+/// Taken, or not held; `refresh`: what was waited for failed.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
 /// The store or the operating system does not allow it.
 pub(crate) const NOT_PERMITTED: u8 = 77;
@@ -133,6 +133,7 @@ fn code_of(kind: ErrorKind) -> u8 {
         | ErrorKind::InvalidWait
         | ErrorKind::InvalidConfig
         | ErrorKind::InvalidToken
+        | ErrorKind::DifferentLock
         | ErrorKind::InvalidHolder
         | ErrorKind::InvalidMetadata => USAGE,
         // A key that is no lock calls for another name, or for a prefix in the store's URL.
@@ -145,6 +146,7 @@ fn code_of(kind: ErrorKind) -> u8 {
         | ErrorKind::Lost
         | ErrorKind::NotHeld
         | ErrorKind::AlreadyHeld
+        | ErrorKind::Computation
         | ErrorKind::StaleFence => NOT_ACQUIRED,
         ErrorKind::Unreachable
         | ErrorKind::NoQuorum
@@ -175,6 +177,7 @@ mod tests {
     fn errors_of_the_store_have_codes() {
         for (kind, code) in [
             (ErrorKind::InvalidName, 64),
+            (ErrorKind::DifferentLock, 64),
             (ErrorKind::Unreachable, 69),
             (ErrorKind::NoQuorum, 69),
             (ErrorKind::WrongNode, 69),
@@ -183,6 +186,7 @@ mod tests {
             (ErrorKind::Conflict, 78),
             (ErrorKind::Taken, 75),
             (ErrorKind::StaleFence, 75),
+            (ErrorKind::Computation, 75),
             (ErrorKind::Permission, 77),
             (ErrorKind::InvalidUrl, 78),
         ] {

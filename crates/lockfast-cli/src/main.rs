@@ -100,6 +100,8 @@ async fn dispatch(args: Args, output: &Output) -> exit::Outcome {
         Command::Run(run) => command::run::run(run, &global, output).await,
         Command::Once(once) => command::once::run(once, &global, output).await,
         Command::Elect(elect) => command::elect::run(elect, &global, output).await,
+        Command::Refresh(refresh) => command::refresh::run(refresh, &global, output).await,
+        Command::Fence(fence) => command::fence::run(&fence, output),
         Command::Acquire(acquire) => command::acquire::run(&acquire, &global, output).await,
         Command::Renew(renew) => command::renew::run(&renew, &global, output).await,
         Command::Release(release) => command::release::run(&release, &global, output).await,
@@ -152,7 +154,7 @@ fn explain(error: &clap::Error) -> u8 {
     if error.kind() == ErrorKind::UnknownArgument {
         text.push_str(
             "\nA lock's name that starts with - is written after -- (as in: lockfast show -- -x);\n\
-             for run, once and elect, use a name that does not, such as ./-x.\n",
+             for run, once, elect and refresh, use a name that does not, such as ./-x.\n",
         );
     }
     let _ = std::io::stderr().write_all(text.as_bytes());

@@ -122,15 +122,21 @@ impl Output {
     }
 }
 
-/// Writes to standard output and makes sure that it arrived.
+/// Writes text to standard output and makes sure that it arrived.
 ///
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn write_out(text: &str) -> Result<(), Failure> {
+    write_bytes(text.as_bytes())
+}
+
+/// The same with what may be no text.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::output(&error))
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
 }
 
 /// Escapes what a terminal would obey, what would pass for a line of ours, and what the terminal

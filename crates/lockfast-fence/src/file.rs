@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -139,7 +140,7 @@ impl FileGate {
             let line = format!("{:0DIGITS$}\n", token.fence.get());
             locked.0.write_all_at(line.as_bytes(), 0).map_err(|error| self.unusable(error))?;
         }
-        Ok(Passage { _locked: locked, before })
+        Ok(Passage { locked, before })
     }
 
     /// The highest fence that was seen: the floor of the next acquisition.
@@ -251,7 +252,7 @@ impl Drop for Locked<'_> {
 #[derive(Debug)]
 #[must_use = "what is written after it was dropped is not checked"]
 pub struct Passage<'gate> {
-    _locked: Locked<'gate>,
+    locked: Locked<'gate>,
     before: Option<Fence>,
 }
 
@@ -271,6 +272,14 @@ impl Passage<'_> {
     /// ```
     pub fn seen_before(&self) -> Option<Fence> {
         self.before
+    }
+}
+
+/// The gate's open file. A process that inherits it, and outlives this one without the passage having
+/// been dropped, keeps the gate held until it ends.
+impl AsFd for Passage<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.locked.0.as_fd()
     }
 }
 

@@ -220,9 +220,9 @@ impl Locker {
     /// values do not end by themselves.
     pub fn refresh(&self, name: impl AsRef<str>, fresh_for: Duration) -> Result<Refresh> {
         let name = LockName::new(name)?;
-        let value = self.value(format!("refresh:{name}"))?;
+        let own = Refresh::lock_of(&name)?;
         let failure = self.value(format!("refresh-error:{name}"))?;
-        let lock = self.any_lock(format!("refresh:{name}"), Mode::Exclusive)?;
+        let (value, lock) = (self.value(&own)?, self.any_lock(&own, Mode::Exclusive)?);
         Refresh::new(lock, value, failure, fresh_for)
     }
 

@@ -1,9 +1,11 @@
-//! A command under a lock: the one way that `run`, `once` and `elect` go.
+//! A command under a lock: the one way that `run`, `once`, `elect` and `refresh` go.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lockfast::{Lease, LockName, Locker, Mode, Released};
@@ -11,16 +13,18 @@ use lockfast_core::Label;
 use lockfast_core::capability::Expiry;
 use lockfast_core::error::quote;
 use lockfast_core::view::brief;
+use rustix::process::getpid;
 
 use crate::args::{Claim, Global, OnLost, Token, Work};
 use crate::exit::{Failure, LOST, NOT_EXECUTABLE, Outcome, RUN_FAILED};
-use crate::guard::{Job, OnceTimes, Supervisor, Verdict};
+use crate::guard::{Ending, Job, OnceTimes, Supervisor, Verdict};
 use crate::held::{self, Held, Hold};
 use crate::output::Output;
 use crate::plan::{self, Store};
-use crate::process::lookup;
+use crate::process::capture::Capture;
 use crate::process::signals::Signals;
 use crate::process::token::TokenSink;
+use crate::process::{lookup, trampoline};
 
 const GRACE_DEFAULT: Duration = Duration::from_secs(5);
 
@@ -30,7 +34,7 @@ pub(super) struct Plan {
     pub(super) mode: Mode,
     on_lost: OnLost,
     grace: Duration,
-    label: Label,
+    pub(super) label: Label,
     variables: Vec<(OsString, OsString)>,
     path: PathBuf,
     argv: Vec<OsString>,
@@ -65,10 +69,18 @@ impl Plan {
             .rfind(|(name, _)| name == "PATH")
             .map(|(_, value)| value.clone())
             .or_else(|| std::env::var_os("PATH"));
-        let path = lookup::find(command, search_path.as_deref())?;
+        let path = lookup::find(command, search_path.as_deref(), "the lock was not taken")?;
         let label = describe_command(label, &path);
         let argv = work.command.clone();
         Ok(Self { name, mode, on_lost, grace, label, variables, path, argv })
+    }
+
+    /// The same under another lock, whose name comes from what was typed.
+    pub(super) fn under(
+        self,
+        lock_of: impl FnOnce(&LockName) -> lockfast::Result<LockName>,
+    ) -> Result<Self, Failure> {
+        Ok(Self { name: lock_of(&self.name)?, ..self })
     }
 }
 
@@ -83,7 +95,70 @@ pub(super) struct Terms {
     pub(super) ends_by_signal: bool,
 }
 
-/// Where a command is about to run: the store is connected, and no job around us has the lock.
+/// Where a command is about to run.
+pub(super) enum Place {
+    /// In a job that has the lock.
+    Inside(Inside),
+    /// Where nobody around us has it.
+    Outside(Box<Site>),
+}
+
+/// A job around us that has the lock and looks after it.
+pub(super) struct Inside {
+    held: Held,
+    around: Vec<Held>,
+}
+
+impl Inside {
+    /// Runs the command in our place.
+    fn become_command(self, plan: &Plan) -> Failure {
+        let mut command = Command::new(&plan.path);
+        command.arg0(&plan.argv[0]).args(&plan.argv[1..]);
+        self.furnish(plan, &mut command);
+        let _ = std::io::stdout().flush();
+        cannot_execute(&command.exec())
+    }
+
+    /// Runs the command, which ends when this process does: how it ended, and what it printed unless
+    /// that is too long.
+    ///
+    /// # Errors
+    /// When it cannot be executed.
+    pub(super) fn output(
+        self,
+        plan: &Plan,
+        bytes_max: usize,
+    ) -> Result<(Ending, Option<Vec<u8>>), Failure> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("lockfast").args(trampoline::arguments(getpid(), false));
+        command.arg(&plan.path).args(&plan.argv).stdout(Stdio::piped());
+        self.furnish(plan, &mut command);
+        let mut child = command.spawn().map_err(|error| cannot_execute(&error))?;
+        let mut printed = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            let read = stdout.take(bytes_max as u64 + 1).read_to_end(&mut printed);
+            read.map_err(|error| Failure::internal("the output cannot be read", error))?;
+        }
+        let status = child.wait().map_err(|error| Failure::internal("no status", error))?;
+        Ok((status.into(), Some(printed).filter(|printed| printed.len() <= bytes_max)))
+    }
+
+    /// What the command sees of the lock.
+    fn furnish(self, plan: &Plan, command: &mut Command) {
+        command.envs(plan.variables.iter().map(|(name, value)| (name, value)));
+        command.envs(environment(&self.held.hold));
+        command.env(held::VARIABLE, held::with(self.around, self.held));
+        for name in secret_variables() {
+            command.env_remove(name);
+        }
+    }
+}
+
+fn cannot_execute(error: &std::io::Error) -> Failure {
+    Failure::new(NOT_EXECUTABLE, format!("the command cannot be executed: {error}"))
+}
+
+/// The store is connected, and no job around us has the lock.
 pub(super) struct Site {
     pub(super) locker: Locker,
     pub(super) signals: Signals,
@@ -108,12 +183,31 @@ impl Site {
         global: &Global,
         output: &Output,
     ) -> Result<Self, Failure> {
+        match Self::enter(plan, args, global, output).await? {
+            Place::Inside(inside) => Err(inside.become_command(plan)),
+            Place::Outside(site) => Ok(*site),
+        }
+    }
+
+    /// Connects, unless a job around us has the lock.
+    ///
+    /// # Errors
+    /// When the lock can not be asked for here.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is held yet.
+    pub(super) async fn enter(
+        plan: &Plan,
+        args: &Token,
+        global: &Global,
+        output: &Output,
+    ) -> Result<Place, Failure> {
         let mut token = TokenSink::check(args.fd.as_deref())?;
         let around = held::around_us();
         if let Some(held) = find_withheld(plan, &around, global)? {
             token.open(args.token_file.as_deref())?;
             token.write(held.hold.fence)?;
-            return Err(become_command(plan, held, around));
+            return Ok(Place::Inside(Inside { held, around }));
         }
         let store = Store::choose(global, output)?;
         let locker = store.connect_for(plan.label.clone(), output).await?;
@@ -121,13 +215,13 @@ impl Site {
         if let Some(held) = find_outer(plan, &around, fingerprint, &locker).await? {
             token.open(args.token_file.as_deref())?;
             token.write(held.hold.fence)?;
-            return Err(become_command(plan, held, around));
+            return Ok(Place::Inside(Inside { held, around }));
         }
         refuse_other_store(plan, &around, fingerprint, global)?;
         token.open(args.token_file.as_deref())?;
         let signals =
             Signals::listen().map_err(|error| Failure::internal("no signal handlers", error))?;
-        Ok(Self { locker, signals, store, fingerprint, around, token })
+        Ok(Place::Outside(Box::new(Self { locker, signals, store, fingerprint, around, token })))
     }
 
     /// Runs the command under the lease, to its end or the lease's. Afterwards nothing of it is left,
@@ -142,10 +236,48 @@ impl Site {
         terms: Terms,
         output: &'a Output,
     ) -> (Result<Verdict, Failure>, Option<Supervisor<'a>>) {
+        self.supervise_to(plan, lease, terms, None, output).await
+    }
+
+    /// The same, and what the command printed, unless that is longer than it may be: then its output
+    /// is closed.
+    ///
+    /// # Cancel safety
+    /// Not safe: the command would be stopped by its guard.
+    pub(super) async fn supervise_captured<'a>(
+        &mut self,
+        plan: &Plan,
+        lease: &'a Lease,
+        terms: Terms,
+        bytes_max: usize,
+        output: &'a Output,
+    ) -> (Result<Verdict, Failure>, Option<Supervisor<'a>>, Result<Option<Vec<u8>>, Failure>) {
+        let (mut capture, stdout) = match Capture::new(bytes_max) {
+            Ok(both) => both,
+            Err(error) => return (Err(Failure::internal("no pipe", error)), None, Ok(None)),
+        };
+        let (verdict, supervisor) = tokio::select! {
+            ended = self.supervise_to(plan, lease, terms, Some(stdout), output) => ended,
+            never = capture.fill() => match never {},
+        };
+        let printed = capture.finish();
+        let failed = |error| Failure::internal("the command's output cannot be read", error);
+        (verdict, supervisor, printed.map_err(failed))
+    }
+
+    async fn supervise_to<'a>(
+        &mut self,
+        plan: &Plan,
+        lease: &'a Lease,
+        terms: Terms,
+        stdout: Option<OwnedFd>,
+        output: &'a Output,
+    ) -> (Result<Verdict, Failure>, Option<Supervisor<'a>>) {
         if let Err(failure) = self.token.write(lease.fence()) {
             return (Err(failure), None);
         }
-        match Supervisor::start(lease, self.job(plan, lease, terms), output) {
+        let job = Job { stdout, ..self.job(plan, lease, terms) };
+        match Supervisor::start(lease, job, output) {
             Ok(mut supervisor) => (supervisor.supervise(&mut self.signals).await, Some(supervisor)),
             Err(failure) => (Err(failure), None),
         }
@@ -179,6 +311,7 @@ impl Site {
             argv: plan.argv.clone(),
             set: variables,
             unset: secret_variables(),
+            stdout: None,
             hold,
             around: self.around.clone(),
         }
@@ -304,19 +437,4 @@ fn refuse_other_store(
             quote(plan.name.as_str())
         ),
     ))
-}
-
-/// Runs the command in our place: the job around us holds the lock and looks after it.
-fn become_command(plan: &Plan, held: Held, around: Vec<Held>) -> Failure {
-    let mut command = std::process::Command::new(&plan.path);
-    command.arg0(&plan.argv[0]).args(&plan.argv[1..]);
-    command.envs(plan.variables.iter().map(|(name, value)| (name, value)));
-    command.envs(environment(&held.hold));
-    command.env(held::VARIABLE, held::with(around, held));
-    for name in secret_variables() {
-        command.env_remove(name);
-    }
-    let _ = std::io::stdout().flush();
-    let error = command.exec();
-    Failure::new(NOT_EXECUTABLE, format!("the command cannot be executed: {error}"))
 }

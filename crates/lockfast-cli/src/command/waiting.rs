@@ -14,7 +14,7 @@ use crate::process::signals::{Signals, name_of};
 /// How often the queue is looked at: often enough for people, too seldom to be a load.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a claim may take to be taken back when the wait is interrupted.
-const UNDO_TIME: Duration = Duration::from_secs(5);
+pub(super) const UNDO_TIME: Duration = Duration::from_secs(5);
 
 /// Waits for `acquisition`, which asks for the lock `name`.
 ///

@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as Socket;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use lockfast::{Lease, LeaseStatus, LossCause, Moment};
@@ -61,6 +61,8 @@ pub(crate) struct Job {
     pub(crate) set: Vec<(OsString, OsString)>,
     /// Variables to remove.
     pub(crate) unset: Vec<OsString>,
+    /// Where it writes, if not where we do.
+    pub(crate) stdout: Option<OwnedFd>,
     /// What it holds.
     pub(crate) hold: Hold,
     /// What is held around us.
@@ -73,7 +75,7 @@ pub(crate) struct Verdict {
     pub(crate) ending: Ending,
     /// Whether it was stopped for the sake of the lease.
     pub(crate) for_lease: bool,
-    /// Which signal it was to end by.
+    /// Which of TERM and INT came for it first.
     pub(crate) asked_by: Option<Signal>,
 }
 
@@ -105,7 +107,7 @@ impl<'a> Supervisor<'a> {
             .map_err(|error| Failure::new(RUN_FAILED, format!("no guard process: {error}")))
     }
 
-    fn prepare(lease: &'a Lease, job: Job, output: &'a Output) -> io::Result<Self> {
+    fn prepare(lease: &'a Lease, mut job: Job, output: &'a Output) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         let strangers = tree::below(getpid(), &HashSet::new())?.into_iter().collect();
         let terms = LeaseTerms {
@@ -120,7 +122,7 @@ impl<'a> Supervisor<'a> {
             true => descriptor::own_sockets()?,
             false => Vec::new(),
         };
-        let (socket, guard) = spawn_guard(&job)?;
+        let (socket, guard) = spawn_guard(&mut job)?;
         let stdin = io::stdin();
         let mut handed = vec![stdin.as_fd()];
         handed.extend(connections.iter().map(|connection| connection.as_fd()));
@@ -256,9 +258,11 @@ impl<'a> Supervisor<'a> {
 
     fn pass_on(&mut self, signal: Signal) {
         self.link.send(&ToGuard::Signal { number: signal.as_raw() });
-        if self.ends_by_signal && matches!(signal, Signal::TERM | Signal::INT) {
+        if matches!(signal, Signal::TERM | Signal::INT) {
             self.asked_by.get_or_insert(signal);
-            self.link.send(&ToGuard::Stop);
+            if self.ends_by_signal {
+                self.link.send(&ToGuard::Stop);
+            }
         }
     }
 
@@ -360,8 +364,9 @@ fn guard_died(detail: &str) -> Failure {
 }
 
 /// Starts the guard with one end of a socket as its standard input, in a process group of its own
-/// so that nothing meant for us or the command hits it.
-fn spawn_guard(job: &Job) -> io::Result<(Socket, tree::Process)> {
+/// so that nothing meant for us or the command hits it. The command inherits its standard output, to
+/// which the guard itself writes nothing.
+fn spawn_guard(job: &mut Job) -> io::Result<(Socket, tree::Process)> {
     let (ours, theirs) = Socket::pair()?;
     let mut command = Command::new("/proc/self/exe");
     command
@@ -369,12 +374,25 @@ fn spawn_guard(job: &Job) -> io::Result<(Socket, tree::Process)> {
         .arg(COMMAND)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .process_group(0);
+    if let Some(stdout) = job.stdout.take() {
+        command.stdout(Stdio::from(stdout));
+    }
     for name in &job.unset {
         command.env_remove(name);
     }
     let guard = Pid::from_child(&command.spawn()?);
     let guard = tree::Process::with_id(guard).ok_or_else(|| io::Error::other("it is gone"))?;
     Ok((ours, guard))
+}
+
+impl From<ExitStatus> for Ending {
+    fn from(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Exit(code),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Exit(i32::from(crate::exit::INTERNAL)),
+        }
+    }
 }
 
 /// The exit code for how a command ended.

@@ -11,7 +11,6 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use lockfast::{HolderId, LockName, Locker, Moment};
-use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitStatus, getpid, kill_process_group, set_child_subreaper};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -23,10 +22,7 @@ use crate::output::Output;
 use crate::plan::Store;
 use crate::process::signals::Signals;
 use crate::process::timer::Timer;
-use crate::process::{terminal, trampoline, tree};
-
-/// From which number on the witness is.
-const WITNESS_FD_MIN: i32 = 64;
+use crate::process::{descriptor, terminal, trampoline, tree};
 
 /// Runs the guard; the wrapper's socket is standard input.
 pub(crate) fn main() -> u8 {
@@ -329,15 +325,9 @@ impl Warden {
     }
 }
 
-/// Opens the witness so that every process below inherits it, under a number that scripts do not
-/// use: they redirect 3 to 9.
+/// Opens the witness so that every process below inherits it.
 fn open_for_all_below(path: &OsStr) -> io::Result<OwnedFd> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
-    let high = fcntl_dupfd_cloexec(&file, WITNESS_FD_MIN)
-        // Fewer descriptors are allowed; then any number will do.
-        .or_else(|_| fcntl_dupfd_cloexec(&file, 0))?;
-    fcntl_setfd(&high, FdFlags::empty())?;
-    Ok(high)
+    descriptor::inheritable(OpenOptions::new().read(true).write(true).open(path)?)
 }
 
 fn ending_of(status: WaitStatus) -> Ending {

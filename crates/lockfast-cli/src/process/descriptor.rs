@@ -1,11 +1,27 @@
-//! Descriptors of this process that are known by their number only.
+//! Descriptors of this process that are known by their number only, and those that it hands down.
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+/// From which number on those are that are handed down: scripts redirect 3 to 9.
+const HANDED_DOWN_MIN: i32 = 64;
+
+/// The same open file under a descriptor that every process below inherits, with a number that
+/// scripts do not use.
+///
+/// # Errors
+/// When there can be no more descriptors.
+pub(crate) fn inheritable(file: impl AsFd) -> io::Result<OwnedFd> {
+    let high = fcntl_dupfd_cloexec(&file, HANDED_DOWN_MIN)
+        // Fewer descriptors are allowed; then any number will do.
+        .or_else(|_| fcntl_dupfd_cloexec(&file, 0))?;
+    fcntl_setfd(&high, FdFlags::empty())?;
+    Ok(high)
+}
 
 /// The same open file under a descriptor that is ours.
 ///

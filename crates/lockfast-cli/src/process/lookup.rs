@@ -12,11 +12,15 @@ use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
 /// Where the system looks when there is no `PATH`.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The file that a command names.
+/// The file that a command names; `undone` says what was not done when there is none.
 ///
 /// # Errors
 /// With 127 when there is none, with 126 when there is one that cannot be executed.
-pub(crate) fn find(command: &OsStr, search_path: Option<&OsStr>) -> Result<PathBuf, Failure> {
+pub(crate) fn find(
+    command: &OsStr,
+    search_path: Option<&OsStr>,
+    undone: &str,
+) -> Result<PathBuf, Failure> {
     let shown = quote(&command.to_string_lossy());
     if command.is_empty() {
         return Err(Failure::usage("the command is empty; write it after --, as in -- make"));
@@ -25,11 +29,10 @@ pub(crate) fn find(command: &OsStr, search_path: Option<&OsStr>) -> Result<PathB
         let path = PathBuf::from(command);
         return match flaw(&path) {
             None => Ok(path),
-            Some(Flaw::Missing) => Err(Failure::new(
-                NOT_FOUND,
-                format!("the command {shown} was not found; the lock was not taken"),
-            )),
-            Some(Flaw::NotExecutable(why)) => Err(not_executable(&shown, &why)),
+            Some(Flaw::Missing) => {
+                Err(Failure::new(NOT_FOUND, format!("the command {shown} was not found; {undone}")))
+            }
+            Some(Flaw::NotExecutable(why)) => Err(not_executable(&shown, &why, undone)),
         };
     }
     let search_path = search_path.unwrap_or(OsStr::new(PATH_DEFAULT));
@@ -44,11 +47,10 @@ pub(crate) fn find(command: &OsStr, search_path: Option<&OsStr>) -> Result<PathB
         }
     }
     Err(match hindrance {
-        Some(why) => not_executable(&shown, &why),
-        None => Failure::new(
-            NOT_FOUND,
-            format!("the command {shown} was not found in $PATH; the lock was not taken"),
-        ),
+        Some(why) => not_executable(&shown, &why, undone),
+        None => {
+            Failure::new(NOT_FOUND, format!("the command {shown} was not found in $PATH; {undone}"))
+        }
     })
 }
 
@@ -57,11 +59,8 @@ enum Flaw {
     NotExecutable(String),
 }
 
-fn not_executable(shown: &str, why: &str) -> Failure {
-    Failure::new(
-        NOT_EXECUTABLE,
-        format!("the command {shown} cannot be executed: {why}; the lock was not taken"),
-    )
+fn not_executable(shown: &str, why: &str, undone: &str) -> Failure {
+    Failure::new(NOT_EXECUTABLE, format!("the command {shown} cannot be executed: {why}; {undone}"))
 }
 
 fn flaw(path: &Path) -> Option<Flaw> {
@@ -84,12 +83,12 @@ mod tests {
     #[test]
     fn commands_are_found_or_explained() {
         let path = Some(OsStr::new("/nowhere:/bin:/usr/bin"));
-        assert!(find(OsStr::new("sh"), path).unwrap().ends_with("sh"));
-        assert!(find(OsStr::new("/bin/sh"), None).is_ok());
+        assert!(find(OsStr::new("sh"), path, "").unwrap().ends_with("sh"));
+        assert!(find(OsStr::new("/bin/sh"), None, "").is_ok());
         let table =
             [("", 64), ("no-such-command", 127), ("/", 126), ("/etc/passwd", 126), ("/x", 127)];
         for (command, code) in table {
-            assert_eq!(find(OsStr::new(command), path).unwrap_err().code(), code, "{command}");
+            assert_eq!(find(OsStr::new(command), path, "").unwrap_err().code(), code, "{command}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Processes of the operating system: finding commands, the tree below us, signals, the terminal.
 
+pub(crate) mod capture;
 pub(crate) mod descriptor;
 pub(crate) mod lookup;
 pub(crate) mod signals;

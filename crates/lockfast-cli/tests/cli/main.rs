@@ -15,8 +15,10 @@ mod doctor;
 mod environment;
 mod etcd;
 mod exclusion;
+mod fence;
 mod migrate;
 mod redis;
+mod refresh;
 mod refusal;
 #[path = "../sandbox/mod.rs"]
 mod sandbox;

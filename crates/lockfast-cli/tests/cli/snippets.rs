@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
+use lockfast::fence::sql::{Dialect, TableGate};
+use rusqlite::Connection;
+
 use crate::sandbox::{Finished, Running, Sandbox, eventually};
 
 /// What a snippet claims.
@@ -56,6 +59,14 @@ const ONCE_CRON: &str =
 const ELECT: &str = "lockfast elect scheduler --ttl 10s -- ./scheduler.sh";
 const ELECT_SERVICE: &str =
     "/usr/local/bin/lockfast elect importer --ttl 10s -- /usr/local/bin/importer";
+const REFRESH: &str = "lockfast refresh exchange-rates --for 5m -- ./rates.sh";
+const REFRESH_STALE: &str = "lockfast refresh exchange-rates --for 5m --stale-for 1m -- ./rates.sh";
+const REFRESH_SCRIPT: &str =
+    "rates=$(lockfast refresh exchange-rates --for 5m -- ./rates.sh) || exit\necho \"$rates\"";
+const FENCE: &str =
+    "lockfast run report -- lockfast fence check --file report.fence -- ./write-report.sh";
+const FENCE_OPEN: &str = "lockfast fence open --file report.fence --lock report --fence 42";
+const FENCE_SQL: &str = "lockfast fence open --sql sqlite:app.db --lock account/7 --fence 42";
 const LOOK: &str = "lockfast show nightly-report; lockfast list; lockfast watch";
 const HELD: &str = "nightly-report: exclusive by lockfast (pid N on ";
 
@@ -109,6 +120,12 @@ const CLAIMS: &[Claim] = &[
     claim(ONCE_CRON, "", 0, &[], "report"),
     claim(ELECT, "", 0, &["elected with term N"], "scheduler.sh"),
     claim(ELECT_SERVICE, "", 0, &["elected with term N"], "importer"),
+    claim(REFRESH, "", 0, &[], "rates.sh"),
+    claim(REFRESH_STALE, "", 0, &[], "rates.sh"),
+    claim(REFRESH_SCRIPT, "", 0, &["\n"], "rates.sh"),
+    claim(FENCE, "", 0, &[], "write-report.sh"),
+    claim(FENCE_OPEN, "", 0, &[], ""),
+    claim(FENCE_SQL, "", 0, &[], ""),
     claim("lockfast show scheduler", "scheduler", 0, &["scheduler: exclusive by"], ""),
     claim("lockfast watch scheduler", "", 130, &[], ""),
     claim("lockfast torture --on embedded: --seed 7 --plan", "", 0, &[], ""),
@@ -116,7 +133,7 @@ const CLAIMS: &[Claim] = &[
 
 /// Programs that the snippets start, beside `cargo`.
 const PROGRAMS: [&str; 6] = ["make", "curl", "do-something", "sync-mail", "report", "importer"];
-const SCRIPTS: [&str; 3] = ["report.sh", "call-api", "scheduler.sh"];
+const SCRIPTS: [&str; 5] = ["report.sh", "call-api", "scheduler.sh", "rates.sh", "write-report.sh"];
 
 /// Notes its name and arguments.
 const STUB: &str = "#!/bin/sh\necho \"${0##*/} $*\" >> calls\n";
@@ -208,6 +225,8 @@ fn prepare() -> Sandbox {
     symlink(env!("CARGO_BIN_EXE_lockfast"), sandbox.path("bin/lockfast")).unwrap();
     PROGRAMS.iter().for_each(|name| place(&format!("bin/{name}"), STUB));
     SCRIPTS.iter().for_each(|name| place(name, STUB));
+    let gate = TableGate::new(Dialect::Sqlite, "account/7").unwrap();
+    Connection::open(sandbox.path("app.db")).unwrap().execute(gate.setup(), []).unwrap();
     place("bin/cargo", &CARGO.replace("ROOT", &root().display().to_string()));
     sandbox
 }

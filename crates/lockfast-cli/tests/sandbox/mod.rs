@@ -116,6 +116,8 @@ impl Sandbox {
             .env_remove("LC_ALL")
             .env_remove("NO_COLOR")
             .env_remove("LOCKFAST_HELD")
+            .env_remove("LOCKFAST_NAME")
+            .env_remove("LOCKFAST_FENCE")
             .env_remove("LOCKFAST_URL_WITHHELD")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

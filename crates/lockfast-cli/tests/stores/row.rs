@@ -37,6 +37,8 @@ pub(crate) struct Row {
     pub(crate) is_session: bool,
     /// Whether a lock can outlive the process that took it.
     pub(crate) has_detached: bool,
+    /// Whether it keeps values that end by themselves.
+    pub(crate) has_refresh: bool,
 }
 
 /// A store that runs: its URL, and what ends when it is dropped.
@@ -57,6 +59,7 @@ pub(crate) const ROWS: &[Row] = &[
         sees_processes: true,
         is_session: false,
         has_detached: true,
+        has_refresh: true,
     },
     Row {
         name: "redis",
@@ -68,6 +71,7 @@ pub(crate) const ROWS: &[Row] = &[
         sees_processes: false,
         is_session: false,
         has_detached: true,
+        has_refresh: true,
     },
     Row {
         name: "redlock",
@@ -79,6 +83,7 @@ pub(crate) const ROWS: &[Row] = &[
         sees_processes: false,
         is_session: false,
         has_detached: true,
+        has_refresh: false,
     },
     Row {
         name: "postgres",
@@ -90,6 +95,7 @@ pub(crate) const ROWS: &[Row] = &[
         sees_processes: false,
         is_session: false,
         has_detached: true,
+        has_refresh: true,
     },
     Row {
         name: "advisory",
@@ -101,6 +107,7 @@ pub(crate) const ROWS: &[Row] = &[
         sees_processes: true,
         is_session: true,
         has_detached: false,
+        has_refresh: false,
     },
     Row {
         name: "mariadb",
@@ -112,6 +119,7 @@ pub(crate) const ROWS: &[Row] = &[
         sees_processes: false,
         is_session: false,
         has_detached: true,
+        has_refresh: true,
     },
     Row {
         name: "mysql",
@@ -123,6 +131,7 @@ pub(crate) const ROWS: &[Row] = &[
         sees_processes: false,
         is_session: false,
         has_detached: true,
+        has_refresh: true,
     },
     Row {
         name: "zookeeper",
@@ -134,6 +143,7 @@ pub(crate) const ROWS: &[Row] = &[
         sees_processes: false,
         is_session: false,
         has_detached: false,
+        has_refresh: false,
     },
     Row {
         name: "etcd",
@@ -145,6 +155,7 @@ pub(crate) const ROWS: &[Row] = &[
         sees_processes: false,
         is_session: false,
         has_detached: true,
+        has_refresh: true,
     },
 ];
 

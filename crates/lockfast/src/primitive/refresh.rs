@@ -55,6 +55,9 @@ pub struct Refresh {
     stale_for: Duration,
 }
 
+/// What a record begins with: how long it may be stale, in milliseconds.
+const HEADER_BYTES: usize = size_of::<u64>();
+
 /// What came of [`Refresh::ensure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ensured<T> {
@@ -72,6 +75,9 @@ struct Stored {
 }
 
 impl Refresh {
+    /// The longest value.
+    pub const BYTES_MAX: usize = VersionedValue::BYTES_MAX - HEADER_BYTES;
+
     pub(crate) fn new(
         lock: AnyLock,
         value: SharedValue,
@@ -103,7 +109,15 @@ impl Refresh {
         Ok(self)
     }
 
-    /// The name.
+    /// The lock under which the value of this name is computed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`] when the name leaves no room for it.
+    pub fn lock_of(name: &LockName) -> Result<LockName> {
+        LockName::new(format!("refresh:{name}"))
+    }
+
+    /// The name of its lock.
     pub fn name(&self) -> &LockName {
         self.lock.name()
     }
@@ -242,7 +256,7 @@ impl Refresh {
     /// A record is how long it may be stale, in milliseconds, and the value. Whoever wrote it decides
     /// how long it is fresh; the store's clock says how long it is there still.
     fn parse(&self, value: VersionedValue) -> Result<Stored> {
-        let Some((stale_ms, bytes)) = value.bytes.split_first_chunk() else {
+        let Some((stale_ms, bytes)) = value.bytes.split_first_chunk::<HEADER_BYTES>() else {
             let message = format!(
                 "the value {} is not that of a refresh; remove it, or use another name",
                 quote(self.value.name().as_str())

@@ -15,7 +15,11 @@ pub(super) const GROUP: Group = Group {
 };
 
 pub(super) fn revoke(stage: &Stage<'_>) {
-    let line = ["force-release", &stage.lock, "--yes", "--reason", "maintenance"];
+    revoke_lock(stage, &stage.lock);
+}
+
+pub(super) fn revoke_lock(stage: &Stage<'_>, lock: &str) {
+    let line = ["force-release", lock, "--yes", "--reason", "maintenance"];
     let revoked = stage.run(line);
     if revoked.code() == 69 && revoked.stderr.contains("try again") {
         // Where several nodes decide, a busy machine can make some of them late.

@@ -5,11 +5,13 @@ mod crash;
 mod doctor;
 mod elect;
 mod exits;
+mod fence;
 mod loss;
 mod modes;
 mod names;
 mod nesting;
 mod once;
+mod refresh;
 mod scripts;
 mod signals;
 mod waiting;
@@ -33,11 +35,13 @@ const GROUPS: &[Group] = &[
     crash::GROUP,
     elect::GROUP,
     once::GROUP,
+    refresh::GROUP,
     contention::GROUP,
     waiting::GROUP,
     signals::GROUP,
     loss::GROUP,
     nesting::GROUP,
+    fence::GROUP,
     modes::GROUP,
     names::GROUP,
     exits::GROUP,
