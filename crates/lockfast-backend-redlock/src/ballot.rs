@@ -68,6 +68,13 @@ impl Ballot {
         }
     }
 
+    /// Takes back whatever a node said or will say.
+    pub(crate) fn withdraw(&mut self, node: usize, failure: Failure) {
+        if let Some(vote) = self.0.get_mut(node) {
+            *vote = Said::Failed(failure);
+        }
+    }
+
     pub(crate) fn votes(&self) -> &[Said] {
         &self.0
     }

@@ -29,36 +29,52 @@ struct Glimpse {
     callers: usize,
 }
 
-/// What the nodes that answered show of a lock.
-#[derive(Clone, Debug)]
-pub(crate) struct Sight(Vec<Glimpse>);
+/// What the nodes show of a lock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sight {
+    /// Of those that answered.
+    glimpses: Vec<Glimpse>,
+    /// How many did not, which may have anything.
+    silent: usize,
+}
 
 impl Sight {
-    /// The hold that a quorum has: the same value on so many nodes, for as long as it will be on
-    /// so many.
-    pub(crate) fn hold(&self, quorum: usize) -> Option<Seen> {
-        let all = || self.0.iter().filter_map(|glimpse| glimpse.seen.as_ref());
-        let same = |seen: &Seen| all().filter(|other| other.value == seen.value).count();
-        let seen = all().find(|seen| same(seen) >= quorum)?;
-        let mut lefts: Vec<Duration> = all()
-            .filter(|other| other.value == seen.value)
-            .map(|seen| seen.left.unwrap_or(Duration::MAX))
-            .collect();
-        lefts.sort_unstable_by(|a, b| b.cmp(a));
-        let left = lefts.get(quorum - 1).copied().filter(|left| *left != Duration::MAX);
-        Some(Seen { left, ..seen.clone() })
+    fn seen(&self) -> impl Iterator<Item = &Seen> {
+        self.glimpses.iter().filter_map(|glimpse| glimpse.seen.as_ref())
     }
 
-    /// How many of the nodes that answered do not have this value.
-    pub(crate) fn count_without(&self, value: &[u8]) -> usize {
-        let has_it =
-            |glimpse: &&Glimpse| glimpse.seen.as_ref().is_some_and(|seen| seen.value == value);
-        self.0.len() - self.0.iter().filter(has_it).count()
+    /// On how many nodes that answered this value is.
+    fn count(&self, value: &[u8]) -> usize {
+        self.seen().filter(|seen| seen.value == value).count()
+    }
+
+    /// Whether a quorum may have this value.
+    pub(crate) fn may_be_held(&self, value: &[u8], quorum: usize) -> bool {
+        self.count(value) + self.silent >= quorum
+    }
+
+    /// The holds that a quorum may have, the likeliest first: the same value on so many nodes, some of
+    /// which may be silent, for as long as it will be on so many.
+    pub(crate) fn holds(&self, quorum: usize) -> Vec<Seen> {
+        let mut holds: Vec<Seen> = Vec::new();
+        for seen in self.seen().filter(|seen| self.may_be_held(&seen.value, quorum)) {
+            if holds.iter().any(|hold| hold.value == seen.value) {
+                continue;
+            }
+            let same = self.seen().filter(|other| other.value == seen.value);
+            let mut lefts: Vec<Duration> =
+                same.map(|seen| seen.left.unwrap_or(Duration::MAX)).collect();
+            lefts.sort_unstable_by(|a, b| b.cmp(a));
+            let left = lefts.get(quorum.min(lefts.len()) - 1).copied();
+            holds.push(Seen { left: left.filter(|left| *left != Duration::MAX), ..seen.clone() });
+        }
+        holds.sort_by_key(|hold| std::cmp::Reverse(self.count(&hold.value)));
+        holds
     }
 
     /// How many wait, as a quorum knows.
     fn waiting(&self, quorum: usize) -> usize {
-        let mut counts: Vec<usize> = self.0.iter().map(|glimpse| glimpse.callers).collect();
+        let mut counts: Vec<usize> = self.glimpses.iter().map(|glimpse| glimpse.callers).collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         counts.get(quorum - 1).copied().unwrap_or(0)
     }
@@ -79,7 +95,8 @@ impl Store {
         let mut views = Vec::with_capacity(names.len());
         for some in names.chunks(LOOKS_MAX) {
             let sights = self.look(some.to_vec()).await?;
-            let holds: Vec<Option<Seen>> = sights.iter().map(|sight| sight.hold(quorum)).collect();
+            let holds: Vec<Option<Seen>> =
+                sights.iter().map(|sight| sight.holds(quorum).into_iter().next()).collect();
             let clients = holds.iter().flatten().filter_map(Seen::claim).map(|(client, _)| client);
             let labels = labels(self, clients.collect()).await;
             for ((name, sight), hold) in some.iter().zip(&sights).zip(holds) {
@@ -108,14 +125,15 @@ impl Store {
             })
             .await;
         let answers = self.require_quorum(answers).await?;
-        let mut sights = vec![Sight(Vec::new()); names.len()];
+        let silent = self.nodes.len() - answers.len();
+        let mut sights = vec![Sight { silent, ..Sight::default() }; names.len()];
         for replies in answers {
             let entries = replies.into_iter().next().and_then(|reply| reply.into_list().ok());
             for (sight, entry) in sights.iter_mut().zip(entries.unwrap_or_default()) {
                 let fields = entry.into_list().unwrap_or_default();
                 let callers = fields.get(2).and_then(Reply::as_int).unwrap_or(0);
                 let callers = usize::try_from(callers).unwrap_or(0);
-                sight.0.push(Glimpse { seen: Seen::read(&fields), callers });
+                sight.glimpses.push(Glimpse { seen: Seen::read(&fields), callers });
             }
         }
         Ok(sights)
@@ -240,4 +258,48 @@ pub(crate) async fn labels(
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What nodes show, as a letter and for how many ms it is there, or `-`.
+    fn sight(shown: &str, silent: usize) -> Sight {
+        let glimpse = |shown: &str| {
+            let seen = shown.split_at_checked(1).filter(|(value, _)| *value != "-");
+            let seen = seen.map(|(value, left_ms)| Seen {
+                value: value.into(),
+                left: left_ms.parse().ok().map(Duration::from_millis),
+                callers: 0,
+                place: None,
+            });
+            Glimpse { seen, callers: 0 }
+        };
+        Sight { glimpses: shown.split_whitespace().map(glimpse).collect(), silent }
+    }
+
+    /// B139: what nodes that are silent may have counts.
+    #[test]
+    fn a_hold_is_what_a_quorum_may_have() {
+        let table = [
+            ("x30 x50 x40", 0, 2, "x40"),
+            ("x30 x50 -", 0, 2, "x30"),
+            ("x30 - -", 0, 2, ""),
+            ("x30 -", 1, 2, "x30"),
+            ("- -", 1, 2, ""),
+            ("x30 y20", 1, 2, "x30 y20"),
+            ("y20 x30 x40 -", 1, 3, "x30"),
+            ("y20 x30 x40", 2, 3, "x30 y20"),
+        ];
+        for (shown, silent, quorum, expected) in table {
+            let holds = sight(shown, silent).holds(quorum);
+            let write = |hold: &Seen| {
+                let left = hold.left.map(|left| left.as_millis().to_string());
+                String::from_utf8_lossy(&hold.value).into_owned() + &left.unwrap_or_default()
+            };
+            let found: Vec<String> = holds.iter().map(write).collect();
+            assert_eq!(found.join(" "), expected, "{shown}, {silent} silent");
+        }
+    }
 }

@@ -1,11 +1,11 @@
-//! An operator takes a lock away: exactly the hold that a quorum was seen to have, on all nodes.
+//! An operator takes a lock away: exactly the hold that a quorum has or may have, on all nodes.
 
 use std::sync::Arc;
 
 use lockfast_core::{Error, ErrorKind, HolderView, LockName, Result, RevokeOutcome, RevokeRequest};
 
-use crate::inspect::labels;
-use crate::record::{Keys, WATCH_KEY};
+use crate::inspect::{Sight, labels};
+use crate::record::{Keys, Seen, WATCH_KEY};
 use crate::script;
 use crate::store::{Store, check_name};
 use crate::wire::Reply;
@@ -16,16 +16,28 @@ impl Store {
         let RevokeRequest { name, expect_fence, reason } = request;
         check_name(self.config.prefix(), &name)?;
         let quorum = self.config.quorum;
-        let sights = self.look(vec![name.clone()]).await.map_err(|it| it.with_lock(&name))?;
-        let Some(seen) = sights.first().and_then(|sight| sight.hold(quorum)) else {
-            return Ok(RevokeOutcome::NotHeld);
-        };
-        let clients = seen.claim().map(|(client, _)| client).into_iter().collect();
+        let holds = self.look_at(&name).await?.holds(quorum);
+        let clients = holds.iter().filter_map(Seen::claim).map(|(client, _)| client).collect();
         let labels = labels(self, clients).await;
-        let holder: HolderView = seen.view(|client| labels.get(client).cloned());
-        if expect_fence.is_some() && holder.fence != expect_fence {
-            return Ok(RevokeOutcome::OtherFence(vec![holder]));
-        }
+        let view = |seen: &Seen| seen.view(|client| labels.get(client).cloned());
+        let (seen, holder) = match (expect_fence, holds.as_slice()) {
+            (_, []) => return Ok(RevokeOutcome::NotHeld),
+            (None, [seen]) => (seen.clone(), view(seen)),
+            (None, _) => {
+                let message = "too few nodes answered to tell who has it; nothing was done: say \
+                               whose it is by the fence (expect_fence)";
+                return Err(Error::new(ErrorKind::NoQuorum, message)
+                    .with_backend("redlock")
+                    .with_lock(&name));
+            }
+            (Some(_), holds) => {
+                let views: Vec<HolderView> = holds.iter().map(view).collect();
+                match views.iter().position(|holder| holder.fence == expect_fence) {
+                    Some(at) => (holds[at].clone(), views[at].clone()),
+                    None => return Ok(RevokeOutcome::OtherFence(views)),
+                }
+            }
+        };
         let (prefix, lock) = (self.config.prefix().to_owned(), name.clone());
         let value = seen.value.clone();
         let answers = self
@@ -61,8 +73,11 @@ impl Store {
 
     /// Whether too few nodes are left that can have this hold.
     async fn is_without_quorum(&self, name: &LockName, value: &[u8]) -> Result<bool> {
+        Ok(!self.look_at(name).await?.may_be_held(value, self.config.quorum))
+    }
+
+    async fn look_at(&self, name: &LockName) -> Result<Sight> {
         let sights = self.look(vec![name.clone()]).await.map_err(|it| it.with_lock(name))?;
-        let without = sights.first().map_or(0, |sight| sight.count_without(value));
-        Ok(self.nodes.len() - without < self.config.quorum)
+        Ok(sights.into_iter().next().unwrap_or_default())
     }
 }

@@ -139,6 +139,23 @@ impl Store {
         }
     }
 
+    /// An operator took away what a node had granted. Returns whether that was not a hold yet: then
+    /// it does not become one with this node.
+    pub(crate) fn withdraw(self: &Arc<Self>, node: usize, claim: &Arc<Claim>) -> bool {
+        let failure = || Failure::new(ErrorKind::Unreachable, "an operator took it away there");
+        let round = {
+            let mut state = claim.state();
+            if state.phase != Phase::Asking {
+                return state.phase == Phase::Waiting;
+            }
+            state.ballot.withdraw(node, failure());
+            state.granted &= !(1 << node);
+            state.round
+        };
+        self.vote(claim, round, node, Said::Failed(failure()));
+        true
+    }
+
     fn grant(self: &Arc<Self>, claim: &Arc<Claim>, mut state: MutexGuard<'_, State>, fence: u64) {
         let Ok(fence) = Fence::new(fence) else {
             drop(state);

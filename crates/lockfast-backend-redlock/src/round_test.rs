@@ -173,3 +173,26 @@ async fn the_clock_of_one_node_is_not_followed() {
     store.retry(&claim);
     assert!(claim.state().proposal >= now_us);
 }
+
+/// B139, P1: what an operator takes away on a node before a quorum has granted it does not count,
+/// whether the node's answer was heard before that or comes after it.
+#[tokio::test]
+async fn what_is_taken_away_before_it_is_a_hold_does_not_count() {
+    for is_heard_first in [true, false] {
+        let store = store().unwrap();
+        let request = request(&store);
+        let (asker, _answer) = oneshot::channel();
+        store.acquire(request.clone(), asker);
+        let claim = store.find(request.holder).unwrap();
+        let message = format!("R\t{}\tmaintenance", claim.tag());
+        if is_heard_first {
+            store.vote(&claim, 1, 0, Said::Granted);
+        }
+        store.hear(0, message.as_bytes());
+        store.vote(&claim, 1, 0, Said::Granted);
+        store.vote(&claim, 1, 1, Said::Granted);
+        assert_eq!(claim.state().phase, Phase::Asking);
+        store.vote(&claim, 1, 2, Said::Granted);
+        assert!(matches!(claim.state().phase, Phase::Held(_)));
+    }
+}

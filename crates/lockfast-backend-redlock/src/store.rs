@@ -300,7 +300,7 @@ impl Store {
             "C" => self.call(node, &claim, rest == "0"),
             // It is lost when so many nodes say so that a quorum is gone; the first is enough to
             // find out, and the operator told all of them.
-            "R" => {
+            "R" if !self.withdraw(node, &claim) => {
                 self.forget(claim.holder);
                 self.losses.report(claim.holder, LossCause::Revoked { reason: rest.into() });
             }

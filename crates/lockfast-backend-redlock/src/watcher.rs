@@ -13,7 +13,7 @@ use lockfast_core::{EventStream, Fence, LockName, Moment, Result, WatchKind};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::inspect::labels;
-use crate::record;
+use crate::record::{self, Seen};
 use crate::store::{Store, lock};
 
 /// How long nodes publish after somebody asked for it, and how often that is done.
@@ -104,10 +104,9 @@ impl Watcher {
             return;
         };
         for (lease, sight) in leases.into_iter().zip(sights) {
-            let hold = sight.hold(store.config.quorum);
-            let hold =
-                hold.filter(|seen| seen.claim().is_some_and(|(_, fence)| fence == lease.fence));
-            match hold.and_then(|seen| seen.left) {
+            let mut holds = sight.holds(store.config.quorum).into_iter();
+            let is_it = |seen: &Seen| seen.claim().is_some_and(|(_, fence)| fence == lease.fence);
+            match holds.find(is_it).and_then(|seen| seen.left) {
                 Some(left) => self.leases.watch(lease, left),
                 None => self.tell(store, lease.expired()).await,
             }

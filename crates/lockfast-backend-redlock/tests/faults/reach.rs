@@ -4,7 +4,10 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, LeaseStatus, Moment, Released, RevokeOutcome, RevokeRequest, Vote};
+use lockfast::{
+    ErrorKind, LeaseStatus, LockName, LossCause, Moment, Released, RevokeOutcome, RevokeRequest,
+    Vote,
+};
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::server::Server as _;
 
@@ -292,13 +295,39 @@ async fn a_holder_lets_go_while_its_lock_is_taken_away() {
         drop(guard.release().await);
     });
     ways.0[1..].iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(80))));
-    let name = lockfast::LockName::new(NAME).unwrap();
-    let request = RevokeRequest { name, expect_fence: None, reason: "maintenance".into() };
-    let outcome = bounded(operator.revoke(request)).await.unwrap();
+    let outcome = bounded(operator.revoke(revocation())).await.unwrap();
     assert!(
         matches!(&outcome, RevokeOutcome::Revoked(holders) if holders.len() == 1),
         "{outcome:?}"
     );
     bounded(holder).await.unwrap();
     eventually("nothing is left", SLACK, async || nodes.count_key(NAME) == 0).await;
+}
+
+fn revocation() -> RevokeRequest {
+    let name = LockName::new(NAME).unwrap();
+    RevokeRequest { name, expect_fence: None, reason: "maintenance".into() }
+}
+
+/// B139, P11: a lock that is held on a quorum of which the looker does not reach all is shown, listed
+/// and can be taken away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_of_which_a_part_is_out_of_reach() {
+    let nodes = Nodes::start(3);
+    let (ways, others) = (Ways::to(&nodes).await, Ways::to(&nodes).await);
+    ways.0[2].set(Link::Close);
+    others.0[1].set(Link::Close);
+    let (holder, looker) = (connect(&ways.url_with("")).await, connect(&others.url_with("")).await);
+    let guard = hold(&holder, NAME, ttl(TTL)).await;
+    let fence = Some(guard.fence());
+    let view = bounded(looker.inspect(guard.name())).await.unwrap();
+    assert_eq!(view.holders.iter().map(|it| it.fence).collect::<Vec<_>>(), [fence], "{view:?}");
+    assert!(view.holders[0].remaining <= TTL, "{view:?}");
+    let listed = bounded(looker.list("", None, 10)).await.unwrap();
+    assert_eq!(listed.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), [NAME]);
+    let outcome = bounded(looker.revoke(revocation())).await.unwrap();
+    let RevokeOutcome::Revoked(holders) = &outcome else { panic!("{outcome:?}") };
+    assert_eq!(holders.iter().map(|it| it.fence).collect::<Vec<_>>(), [fence]);
+    let cause = loss(&guard, SLACK).await;
+    assert!(matches!(cause, LossCause::Revoked { .. }), "{cause:?}");
 }
