@@ -1,5 +1,5 @@
-//! One node as its clients share it: what is asked is gathered into batches, and what it could
-//! not be told while it was out of reach is told when it is back.
+//! One node as its clients share it: what is asked is gathered into batches, and releases that it
+//! could not be told are told when it is back, or takes them again.
 
 mod command;
 
@@ -15,7 +15,7 @@ use crate::ballot::Said;
 use crate::batch::{Batch, LOCKS_MAX, Op, Sent, Take, Tries};
 use crate::claim::Ticket;
 use crate::config::one_server_message;
-use crate::giving::Gave;
+use crate::giving::{Gave, Giving};
 use crate::record;
 use crate::renewal::Kept;
 use crate::script;
@@ -25,8 +25,11 @@ use crate::wire::{Connection, Dialer, Endpoint, Failure, Pipeline, Pump, Reply, 
 /// A connection on which nothing was answered for so long is of no use any more. It is longer
 /// than the time that a node has, so that one that is slow is late and not cut off.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
-/// How many releases a node that is out of reach is owed at most; the rest ends with its ttl.
+/// How many releases a node is owed at most that could not be told; the rest ends with its ttl.
 const DEBTS_MAX: usize = 100_000;
+/// When a node that did not take a release although it was there is told again, and of how many.
+const DEBTS_PAUSE: Duration = Duration::from_secs(1);
+const DEBTS_AT_ONCE: usize = 4 * LOCKS_MAX;
 const CLIENT_MS: &str = "86400000";
 
 /// One server.
@@ -48,7 +51,9 @@ pub(crate) struct Node {
     busy_since_ns: AtomicU64,
     /// When there last was a way to ask, likewise.
     looked_ns: AtomicU64,
-    debts: Mutex<VecDeque<Arc<crate::giving::Giving>>>,
+    debts: Mutex<VecDeque<Arc<Giving>>>,
+    /// Whether it will be told of them in a moment.
+    is_reminded: AtomicBool,
     needs_scripts: AtomicBool,
     needs_enrolment: AtomicBool,
     /// The key by which the node knows this client, and its value without the link.
@@ -81,6 +86,7 @@ impl Node {
             busy_since_ns: AtomicU64::new(0),
             looked_ns: AtomicU64::new(0),
             debts: Mutex::default(),
+            is_reminded: AtomicBool::new(false),
             needs_scripts: AtomicBool::new(false),
             needs_enrolment: AtomicBool::new(false),
             client_key: format!("{}{client}", record::CLIENT_KEY),
@@ -182,11 +188,7 @@ impl Node {
             Op::Take(take) => self.fail_take(&take, failure),
             Op::Give(giving, _) => {
                 if giving.concerns(self.index) {
-                    let mut debts = lock(&self.debts);
-                    if debts.len() < DEBTS_MAX {
-                        debts.push_back(Arc::clone(&giving));
-                    }
-                    drop(debts);
+                    self.owe(&giving);
                     giving.vote(self.index, Gave::Failed(failure.clone()));
                 } else {
                     giving.vote(self.index, Gave::NotHeld);
@@ -198,6 +200,57 @@ impl Node {
             Op::Ask(inquiry, _) => inquiry.answer(self.index, Err(failure.clone())),
             Op::Relock(..) => {}
         }
+    }
+
+    /// Keeps a release that could not be told for when it can be. A node that is out of reach is told
+    /// when it is back; one that is there, and only refuses for the moment, is asked again soon.
+    fn owe(&self, giving: &Arc<Giving>) {
+        {
+            let mut debts = lock(&self.debts);
+            if debts.len() < DEBTS_MAX {
+                debts.push_back(Arc::clone(giving));
+            }
+        }
+        if !self.is_down.load(Ordering::Acquire) {
+            self.remind_later();
+        }
+    }
+
+    fn remind_later(&self) {
+        let Some(store) = self.store.upgrade() else { return };
+        if self.is_reminded.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (later, at) = (Weak::clone(&self.store), self.index);
+        store.runtime.spawn(async move {
+            tokio::time::sleep(DEBTS_PAUSE).await;
+            later.upgrade().into_iter().for_each(|store| store.nodes[at].remind());
+        });
+    }
+
+    /// Tells the node some of what it could not be told.
+    fn remind(&self) {
+        self.is_reminded.store(false, Ordering::Release);
+        if self.is_down.load(Ordering::Acquire) {
+            return;
+        }
+        self.pay(DEBTS_AT_ONCE);
+        self.pump();
+        if !lock(&self.debts).is_empty() {
+            self.remind_later();
+        }
+    }
+
+    /// What is owed goes before anything else that waits; what has ended by itself is forgotten.
+    fn pay(&self, most: usize) {
+        let now = Moment::now();
+        let owed: Vec<Op> = {
+            let mut debts = lock(&self.debts);
+            debts.retain(|giving| !giving.ends.has_passed(now));
+            let most = most.min(debts.len());
+            debts.drain(..most).map(|giving| Op::Give(giving, Tries::default())).collect()
+        };
+        self.requeue(owed);
     }
 
     fn fail_queue(&self, failure: &Failure) {
@@ -389,11 +442,7 @@ impl Traffic for Node {
     }
 
     fn connected(&self) {
-        // Before anything else is asked, what is owed is undone.
-        let now = Moment::now();
-        let debts = std::mem::take(&mut *lock(&self.debts));
-        let owed = debts.into_iter().filter(|giving| !giving.ends.has_passed(now));
-        self.requeue(owed.map(|giving| Op::Give(giving, Tries::default())).collect());
+        self.pay(DEBTS_MAX);
         *lock(&self.trouble) = None;
         self.is_missed.store(false, Ordering::Release);
         if self.is_down.swap(false, Ordering::AcqRel) {

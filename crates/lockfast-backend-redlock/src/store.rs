@@ -10,7 +10,7 @@ use lockfast_core::observe::metric;
 use lockfast_core::time::wall_clock_us;
 use lockfast_core::{
     ClientId, ConnectContext, Error, ErrorKind, Fence, HolderId, Label, LockName, LossCause,
-    LossReporter, Moment, ReleaseOutcome, Result,
+    LossReporter, Moment, ReleaseOutcome, Result, TtlLimits,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -31,7 +31,7 @@ use crate::wire::{Dialer, Failure, Pipeline};
 /// Another's clock that is further ahead than this is no clock to go by.
 const SKEW_US: u64 = 5_000_000;
 /// A holder that is not known here may have been granted its lock for so long.
-const LEASE_UNKNOWN: Duration = Duration::from_secs(3600);
+const LEASE_UNKNOWN: Duration = TtlLimits::LOCKFAST.max;
 /// How often claims that ended without a release are looked for, and labels written again.
 const SWEEP: Duration = Duration::from_secs(600);
 /// How long a node may take to answer what is not about a lease.

@@ -1,4 +1,4 @@
-//! Nodes that answer, but say no: to what concerns one lock and not the others.
+//! Nodes that answer, but say no: to what concerns one lock and not the others, or for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,11 @@ use lockfast_core::{
 };
 
 use crate::kit::{
-    Nodes, bounded, check_error, connect, connect_backend, eventually, failure, hold, ttl,
+    Nodes, bounded, check_error, connect, connect_backend, eventually, failure, hold, hold_on_all,
+    ttl,
 };
 
+const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(6);
 const SLACK: Duration = Duration::from_secs(8);
 
@@ -96,4 +98,21 @@ async fn the_right_on_one_lock_is_taken_away() {
         let released = bounded(released).await.unwrap();
         assert!(at == 3 || matches!(released, Ok(ReleaseOutcome::Released)), "{at}: {released:?}");
     }
+}
+
+/// B142, P5: a node that does not take a release at the moment is told again, although its
+/// connection is well and nobody else asks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_a_node_does_not_take_at_the_moment() {
+    let nodes = Nodes::start(3);
+    let locker = connect(&nodes.url()).await;
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(Duration::from_secs(600))).await;
+    let node = &nodes.0[2];
+    node.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    eventually("released by the others", SLACK, async || nodes.count_key(NAME) == 1).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(node.cli(&["EXISTS", NAME]), "1");
+    node.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    eventually("released by all", SLACK, async || nodes.count_key(NAME) == 0).await;
 }
