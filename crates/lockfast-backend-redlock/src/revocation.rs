@@ -54,21 +54,27 @@ impl Store {
             .await;
         let answers = self.require_quorum(answers).await.map_err(|it| it.with_lock(&name))?;
         let is_gone = |replies: &&Vec<Reply>| replies.first().and_then(Reply::as_int) == Some(1);
-        // With it go all quorums that the holder could still have, as far as can be told.
-        match answers.iter().filter(is_gone).count() {
-            0 => Ok(RevokeOutcome::NotHeld),
-            gone if self.nodes.len() - gone < quorum => Ok(RevokeOutcome::Revoked(vec![holder])),
-            // A holder that hears of it on the first node lets go of the others itself.
-            _ if self.is_without_quorum(&name, &value).await? => {
-                Ok(RevokeOutcome::Revoked(vec![holder]))
-            }
-            _ => Err(Error::new(
-                ErrorKind::NoQuorum,
-                "it was taken away on too few nodes, so its holder may still have it; try again",
-            )
-            .with_backend("redlock")
-            .with_lock(&name)),
+        let gone = answers.iter().filter(is_gone).count();
+        // What a node did whose answer is missing is not known.
+        if gone == 0 && answers.len() == self.nodes.len() {
+            return Ok(RevokeOutcome::NotHeld);
         }
+        // With it go all quorums that the holder could still have, as far as can be told. A holder
+        // that hears of it on the first node lets go of the others itself.
+        if self.nodes.len() - gone < quorum || self.is_without_quorum(&name, &value).await? {
+            return Ok(RevokeOutcome::Revoked(vec![holder]));
+        }
+        // Without the fence, another try would hit whoever has it by then.
+        let again = match holder.fence {
+            Some(fence) => format!("try again with its fence (expect_fence {fence})"),
+            None => "look who has it before you try again".into(),
+        };
+        Err(Error::new(
+            ErrorKind::NoQuorum,
+            format!("it was taken away on too few nodes, so its holder may still have it; {again}"),
+        )
+        .with_backend("redlock")
+        .with_lock(&name))
     }
 
     /// Whether too few nodes are left that can have this hold.

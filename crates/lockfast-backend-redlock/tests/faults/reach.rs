@@ -331,3 +331,32 @@ async fn a_hold_of_which_a_part_is_out_of_reach() {
     let cause = loss(&guard, SLACK).await;
     assert!(matches!(cause, LossCause::Revoked { .. }), "{cause:?}");
 }
+
+/// B147, P11: a node takes a lock away and its answer is lost; the holder lets go of the others
+/// before they are asked. The operator is not told that nothing was done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_to_a_revocation_is_lost() {
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let first = connect(&nodes.url()).await;
+    let mut was_lost = false;
+    for _ in 0..10 {
+        let operator = connect(&ways.url_with("")).await;
+        let guard = hold_on_all(&first, &nodes, NAME, ttl(TTL)).await;
+        ways.0[0].set(Link::Delay(Duration::from_millis(40)));
+        ways.0[1..].iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(100))));
+        let revoking = tokio::spawn(async move { operator.revoke(revocation()).await });
+        loss(&guard, TIME_MAX).await;
+        ways.0[0].set(Link::Close);
+        drop(guard.release().await);
+        let is_free = nodes.count_key(NAME) == 0;
+        match bounded(revoking).await.unwrap() {
+            Ok(RevokeOutcome::Revoked(holders)) => assert_eq!(holders.len(), 1),
+            Ok(outcome) => panic!("{outcome:?}"),
+            Err(error) => check_error(&error, ErrorKind::NoQuorum, &[]),
+        }
+        was_lost |= is_free;
+        ways.0.iter().for_each(|way| way.set(Link::Pass));
+    }
+    assert!(was_lost, "the holder was slower each time");
+}
