@@ -160,6 +160,7 @@ impl Node {
     /// It cannot be asked until there is a new connection.
     pub(crate) fn go_down(&self, failure: &Failure) {
         *lock(&self.trouble) = Some(failure.clone());
+        self.store.upgrade().into_iter().for_each(|store| store.part_from(self));
         if !self.is_down.swap(true, Ordering::AcqRel) {
             tracing::warn!(node = self.name, failure = failure.message(), "a node is out of reach");
         }

@@ -63,7 +63,15 @@ pub(crate) struct Store {
     /// Whether it was told that our clock is not the nodes'.
     is_clock_doubted: AtomicBool,
     /// Which server each node is.
-    run_ids: Mutex<Vec<Option<String>>>,
+    servers: Mutex<Vec<Server>>,
+}
+
+/// The server to which a node led.
+#[derive(Clone, Default)]
+struct Server {
+    run_id: Option<String>,
+    /// Whether it still does, and not only did.
+    is_connected: bool,
 }
 
 impl Store {
@@ -78,7 +86,7 @@ impl Store {
             let who = (client.as_str(), &context.label);
             let node = |(at, dialer)| Arc::new(Node::new(at, dialer, who, me.clone()));
             Self {
-                run_ids: Mutex::new(vec![None; config.nodes.len()]),
+                servers: Mutex::new(vec![Server::default(); config.nodes.len()]),
                 nodes: nodes.map(node).collect(),
                 config,
                 client: context.client,
@@ -151,16 +159,17 @@ impl Store {
     }
 
     /// Takes note of which server a node is. Returns the other node that is the same server, if
-    /// there is one.
+    /// there is one: that is, if both are connected, because servers may change places.
     pub(crate) fn meet(&self, node: &Node, run_id: &str) -> Option<usize> {
-        let mut run_ids = lock(&self.run_ids);
-        let other = run_ids.iter().enumerate().find(|(at, known)| {
-            *at != node.index && known.as_deref().is_some_and(|known| known == run_id)
-        });
-        if let Some((other, _)) = other {
+        let mut servers = lock(&self.servers);
+        servers.get_mut(node.index)?.is_connected = false;
+        let is_it = |known: &Server| known.is_connected && known.run_id.as_deref() == Some(run_id);
+        if let Some(other) = servers.iter().position(is_it) {
             return Some(other);
         }
-        let before = run_ids.get_mut(node.index)?.replace(run_id.to_owned());
+        let server = servers.get_mut(node.index)?;
+        server.is_connected = true;
+        let before = server.run_id.replace(run_id.to_owned());
         if before.is_some_and(|before| before != run_id) {
             node.is_loss_told.store(false, Ordering::Release);
             metrics::counter!(metric::NODE_RESTARTS, "backend" => "redlock").increment(1);
@@ -170,6 +179,13 @@ impl Store {
             );
         }
         None
+    }
+
+    /// A node leads nowhere at the moment.
+    pub(crate) fn part_from(&self, node: &Node) {
+        if let Some(server) = lock(&self.servers).get_mut(node.index) {
+            server.is_connected = false;
+        }
     }
 
     pub(crate) fn find(&self, holder: HolderId) -> Option<Arc<Claim>> {

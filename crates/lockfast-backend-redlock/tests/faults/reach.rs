@@ -5,15 +5,15 @@ use std::pin::pin;
 use std::time::Duration;
 
 use lockfast::{
-    ErrorKind, LeaseStatus, LockName, LossCause, Moment, Released, RevokeOutcome, RevokeRequest,
-    Vote,
+    Attempt, ErrorKind, LeaseStatus, LockName, LossCause, Moment, Released, RevokeOutcome,
+    RevokeRequest, Vote,
 };
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::server::Server as _;
 
 use crate::kit::{
-    Link, Nodes, TIME_MAX, Ways, bounded, calls, check_error, connect, eventually, failure, hold,
-    hold_on_all, loss, refusal, refused_calls, ttl,
+    Link, Nodes, Signpost, TIME_MAX, Ways, bounded, calls, check_error, connect, eventually,
+    failure, hold, hold_on_all, loss, refusal, refused_calls, ttl,
 };
 
 const NAME: &str = "nightly";
@@ -359,4 +359,35 @@ async fn an_answer_to_a_revocation_is_lost() {
         ways.0.iter().for_each(|way| way.set(Link::Pass));
     }
     assert!(was_lost, "the holder was slower each time");
+}
+
+/// B145, P10: servers that change places behind their addresses are taken for what they are, and
+/// the locks go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_nodes_change_places() {
+    let nodes = Nodes::start(3);
+    let posts: Vec<Signpost> = nodes.0.iter().map(|it| Signpost::to(it.address())).collect();
+    let hosts: Vec<String> = posts.iter().map(|post| post.address().to_string()).collect();
+    let locker = connect(&format!("redlock://{}?node_timeout=500ms", hosts.join(","))).await;
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
+    posts[0].turn_to(nodes.0[1].address());
+    posts[1].turn_to(nodes.0[0].address());
+    let mutex = locker.mutex("other").unwrap().with(ttl(TTL)).unwrap();
+    eventually("all nodes take part", TIME_MAX, async || {
+        let attempt = bounded(mutex.try_acquire()).await;
+        let is_granted = matches!(attempt, Ok(Attempt::Granted(_)));
+        is_granted && nodes.count_key("other") == 3
+    })
+    .await;
+    assert!(guard.check().is_ok());
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    // Two addresses of one server are still refused.
+    posts[0].turn_to(nodes.0[2].address());
+    eventually("it is refused", TIME_MAX, async || {
+        let Ok(Attempt::Granted(guard)) = bounded(mutex.try_acquire()).await else { return false };
+        let votes = nodes.count_key("other");
+        drop(guard.release().await);
+        votes == 2
+    })
+    .await;
 }
