@@ -14,6 +14,8 @@ const OPTIONS: &[&str] = &["node_timeout", "on_restart", "quorum"];
 const NODES_MAX: usize = 31;
 const NODE_TIME_MIN: Duration = Duration::from_millis(5);
 const NODE_TIME_MAX: Duration = Duration::from_millis(50);
+const RENEWAL_TIME_MIN: Duration = Duration::from_millis(50);
+const RENEWAL_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// An address that was understood.
 #[derive(Clone, Debug)]
@@ -68,6 +70,14 @@ impl Config {
     /// How long one node may take to answer about a lease of this length.
     pub(crate) fn node_limit(&self, ttl: Duration) -> Duration {
         self.node_timeout.unwrap_or_else(|| (ttl / 100).clamp(NODE_TIME_MIN, NODE_TIME_MAX))
+    }
+
+    /// How long one node may take to renew a lease of this length: longer than to grant it, because
+    /// nobody waits for it but the lease. What a node was given for an acquisition it has here too, as
+    /// far as the lease can wait.
+    pub(crate) fn renewal_limit(&self, ttl: Duration) -> Duration {
+        let limit = (ttl / 10).clamp(RENEWAL_TIME_MIN, RENEWAL_TIME_MAX);
+        limit.max(self.node_timeout.unwrap_or_default().min(ttl / 3))
     }
 
     /// To which nodes publish what happens in our database.
@@ -151,6 +161,25 @@ mod tests {
         }
         let config = read("redlock://a?node_timeout=300ms").unwrap();
         assert_eq!(config.node_limit(Duration::from_secs(1)), Duration::from_millis(300));
+    }
+
+    #[test]
+    fn a_node_has_more_time_to_renew() {
+        let table = [
+            ("", 100, 50),
+            ("", 2_000, 200),
+            ("", 30_000, 1_000),
+            ("?node_timeout=800ms", 300, 100),
+            ("?node_timeout=800ms", 2_000, 666),
+            ("?node_timeout=800ms", 6_000, 800),
+            ("?node_timeout=800ms", 30_000, 1_000),
+            ("?node_timeout=20ms", 2_000, 200),
+        ];
+        for (options, ttl, limit) in table {
+            let config = read(&format!("redlock://a{options}")).unwrap();
+            let given = config.renewal_limit(Duration::from_millis(ttl));
+            assert_eq!(given.as_millis(), limit, "{options}, {ttl} ms");
+        }
     }
 
     /// L26, L27, L28 and C46 of the list of bad inputs, and what a person may mistype.

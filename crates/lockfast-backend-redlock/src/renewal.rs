@@ -16,10 +16,6 @@ use crate::inspect::labels;
 use crate::store::{Store, lock};
 use crate::wire::{Failure, Reply};
 
-/// A renewal may take longer than an acquisition: nobody waits for it but the lease.
-const LIMIT_MIN: Duration = Duration::from_millis(50);
-const LIMIT_MAX: Duration = Duration::from_secs(1);
-
 /// Leases that are renewed together.
 pub(crate) struct Renewal {
     pub(crate) leases: Vec<RenewRequest>,
@@ -167,7 +163,7 @@ impl Store {
         let tally = Tally { votes: vec![None; self.nodes.len()], asker: Some(asker) };
         let quorum = self.config.quorum;
         let renewal = Arc::new(Renewal { leases, texts, fences, quorum, tally: Mutex::new(tally) });
-        let limit = (shortest / 10).clamp(LIMIT_MIN, LIMIT_MAX);
+        let limit = self.config.renewal_limit(shortest);
         self.clerk.watch(Pending::Renewal(Arc::clone(&renewal)), Moment::now(), limit);
         {
             let _in_order = lock(&self.renewing);

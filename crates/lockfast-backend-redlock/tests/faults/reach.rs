@@ -391,3 +391,17 @@ async fn two_nodes_change_places() {
     })
     .await;
 }
+
+/// B149, P3: on a way that takes longer than a tenth of the ttl, leases are renewed within the time
+/// that nodes were given.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewing_over_a_slow_way() {
+    const BRIEF: Duration = Duration::from_secs(6);
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let locker = connect(&ways.url_within("900ms", "")).await;
+    let guard = hold(&locker, NAME, ttl(BRIEF)).await;
+    ways.0.iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(330))));
+    tokio::time::sleep(BRIEF * 2).await;
+    assert!(guard.check().is_ok(), "{:?}", guard.status());
+}

@@ -118,17 +118,22 @@ impl Driver {
 struct Batch {
     store: Arc<Store>,
     cells: Vec<Arc<LeaseCell>>,
+    /// How long an answer may take for the first of them, and about as long for the others.
+    request_timeout: Duration,
     /// How late the latest of them is.
     late: Duration,
 }
 
 impl Batch {
-    /// Adds a lease to the batch of its store that has room.
+    /// Adds a lease to the batch of its store that has room. One that can wait for an answer does not
+    /// go with one that cannot, which would cut its time short.
     fn add(batches: &mut Vec<Self>, cell: Arc<LeaseCell>, late: Duration) {
-        let open = batches
-            .iter_mut()
-            .rev()
-            .find(|batch| Arc::ptr_eq(&batch.store, &cell.store) && batch.cells.len() < BATCH_MAX);
+        let request_timeout = cell.state().policy.request_timeout;
+        let open = batches.iter_mut().rev().find(|batch| {
+            Arc::ptr_eq(&batch.store, &cell.store)
+                && are_alike(batch.request_timeout, request_timeout)
+                && batch.cells.len() < BATCH_MAX
+        });
         match open {
             Some(batch) => {
                 batch.late = batch.late.max(late);
@@ -136,7 +141,7 @@ impl Batch {
             }
             None => {
                 let store = Arc::clone(&cell.store);
-                batches.push(Self { store, cells: vec![cell], late });
+                batches.push(Self { store, cells: vec![cell], request_timeout, late });
             }
         }
     }
@@ -144,7 +149,7 @@ impl Batch {
     /// Asks the store for more time for all of these that are still wanted, and tells each what
     /// came of it.
     async fn renew(self) {
-        let Self { store, cells, late } = self;
+        let Self { store, cells, late, .. } = self;
         let sent = Moment::now();
         let mut request_timeout = Duration::MAX;
         let mut asked: Vec<(Arc<LeaseCell>, Renewal)> = Vec::with_capacity(cells.len());
@@ -179,6 +184,11 @@ impl Batch {
     }
 }
 
+/// Whether neither of two spans is twice as long as the other, or more.
+fn are_alike(one: Duration, other: Duration) -> bool {
+    one.max(other) < one.min(other) * 2
+}
+
 fn fail_all(asked: &[(Arc<LeaseCell>, Renewal)], error: &Error) {
     for (cell, renewal) in asked {
         cell.answer(failed(*renewal, error));
@@ -194,4 +204,21 @@ fn wrong_count(asked: usize, answered: usize) -> Error {
         lockfast_core::ErrorKind::Internal,
         format!("the store answered {answered} of {asked} renewals"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B149, P3: a lease that must be answered soon does not cut short the time of others.
+    #[test]
+    fn leases_with_like_times_are_renewed_together() {
+        let table =
+            [(5_000, 5_000, true), (5_000, 2_501, true), (50, 5_000, false), (50, 99, true)];
+        for (one, other, expected) in table {
+            let [one, other] = [one, other].map(Duration::from_millis);
+            assert_eq!(are_alike(one, other), expected, "{one:?} {other:?}");
+            assert_eq!(are_alike(other, one), expected, "{one:?} {other:?}");
+        }
+    }
 }
