@@ -14,6 +14,7 @@ const OPTIONS: &[&str] = &["node_timeout", "on_restart", "quorum"];
 const NODES_MAX: usize = 31;
 const NODE_TIME_MIN: Duration = Duration::from_millis(5);
 const NODE_TIME_MAX: Duration = Duration::from_millis(50);
+const INQUIRY_TIME_MIN: Duration = Duration::from_millis(250);
 const RENEWAL_TIME_MIN: Duration = Duration::from_millis(50);
 const RENEWAL_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -78,6 +79,11 @@ impl Config {
     pub(crate) fn renewal_limit(&self, ttl: Duration) -> Duration {
         let limit = (ttl / 10).clamp(RENEWAL_TIME_MIN, RENEWAL_TIME_MAX);
         limit.max(self.node_timeout.unwrap_or_default().min(ttl / 3))
+    }
+
+    /// How long one node may take to answer what is not about a lease.
+    pub(crate) fn inquiry_limit(&self) -> Duration {
+        self.node_timeout.unwrap_or_default().max(INQUIRY_TIME_MIN)
     }
 
     /// To which nodes publish what happens in our database.
@@ -161,6 +167,11 @@ mod tests {
         }
         let config = read("redlock://a?node_timeout=300ms").unwrap();
         assert_eq!(config.node_limit(Duration::from_secs(1)), Duration::from_millis(300));
+        for (options, limit) in [("", 250), ("?node_timeout=20ms", 250), ("?node_timeout=1s", 1000)]
+        {
+            let config = read(&format!("redlock://a{options}")).unwrap();
+            assert_eq!(config.inquiry_limit(), Duration::from_millis(limit), "{options}");
+        }
     }
 
     #[test]

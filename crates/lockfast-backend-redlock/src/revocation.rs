@@ -16,7 +16,7 @@ impl Store {
         let RevokeRequest { name, expect_fence, reason } = request;
         check_name(self.config.prefix(), &name)?;
         let quorum = self.config.quorum;
-        let holds = self.look_at(&name).await?.holds(quorum);
+        let holds = self.look_at(&name).await.map_err(Error::without_effect)?.holds(quorum);
         let clients = holds.iter().filter_map(Seen::claim).map(|(client, _)| client).collect();
         let labels = labels(self, clients).await;
         let view = |seen: &Seen| seen.view(|client| labels.get(client).cloned());
@@ -24,11 +24,12 @@ impl Store {
             (_, []) => return Ok(RevokeOutcome::NotHeld),
             (None, [seen]) => (seen.clone(), view(seen)),
             (None, _) => {
-                let message = "too few nodes answered to tell who has it; nothing was done: say \
-                               whose it is by the fence (expect_fence)";
+                let message = "too few nodes answered to tell who has it; say whose it is by its \
+                               fence (expect_fence)";
                 return Err(Error::new(ErrorKind::NoQuorum, message)
                     .with_backend("redlock")
-                    .with_lock(&name));
+                    .with_lock(&name)
+                    .without_effect());
             }
             (Some(_), holds) => {
                 let views: Vec<HolderView> = holds.iter().map(view).collect();

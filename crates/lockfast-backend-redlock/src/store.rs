@@ -34,8 +34,6 @@ const SKEW_US: u64 = 5_000_000;
 const LEASE_UNKNOWN: Duration = TtlLimits::LOCKFAST.max;
 /// How often claims that ended without a release are looked for, and labels written again.
 const SWEEP: Duration = Duration::from_secs(600);
-/// How long a node may take to answer what is not about a lease.
-const INQUIRY_LIMIT: Duration = Duration::from_millis(250);
 
 /// The way by which a watcher hears what a node published.
 type Heard = mpsc::UnboundedSender<(usize, Vec<u8>)>;
@@ -378,7 +376,7 @@ impl Store {
         &self,
         write: impl Fn(&mut Pipeline) + Send + Sync + 'static,
     ) -> Vec<Answer> {
-        let (inquiry, answers) = Inquiry::new(self.nodes.len(), INQUIRY_LIMIT, write);
+        let (inquiry, answers) = Inquiry::new(self.nodes.len(), self.config.inquiry_limit(), write);
         let inquiry = Arc::new(inquiry);
         self.clerk.watch(Pending::Inquiry(Arc::clone(&inquiry)), Moment::now(), inquiry.limit);
         self.nodes
@@ -393,7 +391,7 @@ impl Store {
         node: &Node,
         write: impl Fn(&mut Pipeline) + Send + Sync + 'static,
     ) -> Answer {
-        let (inquiry, answers) = Inquiry::new(self.nodes.len(), INQUIRY_LIMIT, write);
+        let (inquiry, answers) = Inquiry::new(self.nodes.len(), self.config.inquiry_limit(), write);
         let inquiry = Arc::new(inquiry);
         let silent = || Err(Failure::new(ErrorKind::Unreachable, "it was not asked"));
         for other in self.nodes.iter().filter(|other| other.index != node.index) {

@@ -100,6 +100,7 @@ struct Inner {
     message: String,
     backend: Option<&'static str>,
     lock: Option<LockName>,
+    is_without_effect: bool,
     detail: Detail,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
@@ -131,6 +132,7 @@ impl Error {
             message: message.into(),
             backend: None,
             lock: None,
+            is_without_effect: false,
             detail: Detail::None,
             source: None,
         }))
@@ -243,6 +245,14 @@ impl Error {
         self
     }
 
+    /// Says that nothing was changed, which is certain.
+    #[must_use]
+    pub fn without_effect(mut self) -> Self {
+        self.0.is_without_effect = true;
+        self.0.message.push_str("; nothing was done");
+        self
+    }
+
     /// Overrides whether trying again can help.
     #[must_use]
     pub fn with_retry(mut self, retry: Retry) -> Self {
@@ -258,6 +268,12 @@ impl Error {
     /// What went wrong, without the store, the lock and the cause.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// Whether it is certain that nothing was changed; otherwise that depends on the kind, and a
+    /// request that was not answered may have been carried out.
+    pub fn is_without_effect(&self) -> bool {
+        self.0.is_without_effect
     }
 
     /// Whether doing the same again can help.

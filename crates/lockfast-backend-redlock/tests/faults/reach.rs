@@ -405,3 +405,34 @@ async fn renewing_over_a_slow_way() {
     tokio::time::sleep(BRIEF * 2).await;
     assert!(guard.check().is_ok(), "{:?}", guard.status());
 }
+
+/// B146, P11: on a way that is slower than most, locks are seen, listed and taken away within the
+/// time that nodes were given.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn looking_over_a_slow_way() {
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let (holder, looker) =
+        (connect(&nodes.url()).await, connect(&ways.url_within("900ms", "")).await);
+    let guard = hold_on_all(&holder, &nodes, NAME, ttl(TTL)).await;
+    ways.0.iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(200))));
+    let view = bounded(looker.inspect(guard.name())).await.unwrap();
+    assert!(view.holders.len() == 1 && view.holders[0].label.is_some(), "{view:?}");
+    assert_eq!(bounded(looker.list("", None, 10)).await.unwrap().len(), 1);
+    let outcome = bounded(looker.revoke(revocation())).await.unwrap();
+    assert!(matches!(outcome, RevokeOutcome::Revoked(_)), "{outcome:?}");
+}
+
+/// B146, P11: an operator who does not even reach enough nodes to look is told that nothing was done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revocation_out_of_reach() {
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let (holder, operator) = (connect(&nodes.url()).await, connect(&ways.url_with("")).await);
+    let guard = hold_on_all(&holder, &nodes, NAME, ttl(TTL)).await;
+    ways.0[1..].iter().for_each(|way| way.set(Link::Close));
+    let error = bounded(operator.revoke(revocation())).await.unwrap_err();
+    check_error(&error, ErrorKind::NoQuorum, &["nothing was done"]);
+    assert!(error.is_without_effect());
+    assert!(guard.check().is_ok());
+}

@@ -73,7 +73,8 @@ pub(crate) async fn run(args: &ForceRelease, global: &Global, output: &Output) -
 
 /// A request that was sent and not answered may have been carried out.
 fn say_doubt(error: Error, shown: &str) -> Failure {
-    if !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::NoQuorum) {
+    let is_open = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::NoQuorum);
+    if error.is_without_effect() || !is_open {
         return error.into();
     }
     let message = format!(
