@@ -26,8 +26,8 @@ pub(crate) enum Op {
     Give(Arc<Giving>, Tries),
     Renew(Arc<Renewal>, Tries),
     Ask(Arc<Inquiry>, Tries),
-    /// Writes a lease down again on a node that has forgotten it.
-    Relock(Arc<Claim>, Fence),
+    /// Writes a lease down again on a node that has forgotten it, for so long in ms.
+    Relock(Arc<Claim>, Fence, u64),
 }
 
 /// Asks for a lock in a round of its claim.

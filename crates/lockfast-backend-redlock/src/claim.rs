@@ -111,6 +111,8 @@ pub(crate) struct Ticket {
     pub(crate) proposal: u64,
     /// As the script reads it.
     pub(crate) how: u8,
+    /// How long the node is to keep it, in ms.
+    pub(crate) lease_ms: u64,
 }
 
 impl Ticket {
@@ -197,7 +199,7 @@ impl Claim {
             Phase::Waiting | Phase::Over => return None,
         };
         state.sent |= 1 << node;
-        Some(Ticket { proposal: state.proposal, how })
+        Some(Ticket { proposal: state.proposal, how, lease_ms: self.lease_ms })
     }
 
     /// Whether a node was or may have been asked.

@@ -284,12 +284,12 @@ impl Node {
                         batch.takes.push(Sent { take, ticket, counts });
                     }
                 }
-                Op::Relock(claim, fence) => {
+                Op::Relock(claim, fence, lease_ms) => {
                     let round = claim.state().round;
                     if claim.stamp(self.index, round).is_some_and(Ticket::is_vote) {
                         tracing::info!(node = self.name, lock = %claim.name, "locks it again");
                         let take = Take { claim, round, tries: Tries::default() };
-                        let ticket = Ticket { proposal: fence.get(), how: 2 };
+                        let ticket = Ticket { proposal: fence.get(), how: 2, lease_ms };
                         batch.takes.push(Sent { take, ticket, counts: false });
                     }
                 }

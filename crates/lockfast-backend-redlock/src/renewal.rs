@@ -192,7 +192,7 @@ impl Store {
                 if let Some(claim) = self.find(lease.holder) {
                     claim.extend(lease.ttl + lease.lock_delay);
                 }
-                self.remind(lease.holder, ballot);
+                self.remind(lease, ballot);
                 RenewOutcome::Renewed
             }
             Verdict::Lost => {

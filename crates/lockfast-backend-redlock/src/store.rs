@@ -10,13 +10,13 @@ use lockfast_core::observe::metric;
 use lockfast_core::time::wall_clock_us;
 use lockfast_core::{
     ClientId, ConnectContext, Error, ErrorKind, Fence, HolderId, Label, LockName, LossCause,
-    LossReporter, Moment, ReleaseOutcome, Result, TtlLimits,
+    LossReporter, Moment, ReleaseOutcome, RenewRequest, Result, TtlLimits,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::batch::{Op, Tries};
-use crate::claim::{Asker, Claim, Outcome, Phase};
+use crate::claim::{Asker, Claim, Outcome, Phase, whole_ms};
 use crate::clerk::{Clerk, Pending};
 use crate::config::{Config, OnRestart};
 use crate::giving::{Ending, Giving, Then};
@@ -326,7 +326,8 @@ impl Store {
     /// quorum of the others has it. Those that answer later decide that otherwise.
     pub(crate) fn notice(&self, node: &Node, renewal: &Renewal, kept: &[Kept]) {
         for (at, kept) in kept.iter().enumerate() {
-            let Some((claim, fence)) = self.forgotten(node, renewal.leases[at].holder, kept) else {
+            let lease = &renewal.leases[at];
+            let Some((claim, fence)) = self.forgotten(node, lease.holder, kept) else {
                 continue;
             };
             if !node.is_loss_told.swap(true, Ordering::AcqRel) {
@@ -334,18 +335,18 @@ impl Store {
                 tracing::warn!(node = node.name, lock = %claim.name, "a node has lost its data");
             }
             if renewal.is_renewed(at) {
-                self.relock(node, claim, fence);
+                self.relock(node, (claim, fence), lease);
             }
         }
     }
 
     /// A quorum has renewed a lease: nodes that had said before that they have forgotten it are told
     /// again.
-    pub(crate) fn remind(&self, holder: HolderId, ballot: &[Option<Kept>]) {
+    pub(crate) fn remind(&self, lease: &RenewRequest, ballot: &[Option<Kept>]) {
         for (node, kept) in self.nodes.iter().zip(ballot) {
-            let forgotten = kept.as_ref().and_then(|kept| self.forgotten(node, holder, kept));
-            if let Some((claim, fence)) = forgotten {
-                self.relock(node, claim, fence);
+            let forgotten = kept.as_ref().and_then(|kept| self.forgotten(node, lease.holder, kept));
+            if let Some(what) = forgotten {
+                self.relock(node, what, lease);
             }
         }
     }
@@ -365,9 +366,11 @@ impl Store {
         Some((claim, fence))
     }
 
-    fn relock(&self, node: &Node, claim: Arc<Claim>, fence: Fence) {
+    /// For as long as the others have it, which is not always what it was taken for.
+    fn relock(&self, node: &Node, (claim, fence): (Arc<Claim>, Fence), lease: &RenewRequest) {
         if self.config.on_restart == OnRestart::Relock {
-            node.submit(Op::Relock(claim, fence));
+            let lease_ms = whole_ms(lease.ttl) + whole_ms(lease.lock_delay);
+            node.submit(Op::Relock(claim, fence, lease_ms));
         }
     }
 

@@ -61,7 +61,7 @@ impl Node {
             for Sent { take, ticket, .. } in takes {
                 put(&mut text, format_args!("{}.{}", take.claim.text, ticket.proposal));
                 pipeline.part(&text);
-                put(&mut text, format_args!("{}{}", ticket.how, take.claim.lease_ms));
+                put(&mut text, format_args!("{}{}", ticket.how, ticket.lease_ms));
                 pipeline.part(&text);
             }
         }

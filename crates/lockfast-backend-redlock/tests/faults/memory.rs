@@ -6,7 +6,8 @@ use std::time::Duration;
 use lockfast::{LossCause, Released};
 
 use crate::kit::{
-    Link, Nodes, Ways, connect, eventually, hold, hold_detached, hold_on_all, loss, refusal, ttl,
+    Link, Nodes, Ways, bounded, connect, eventually, hold, hold_detached, hold_on_all, loss,
+    refusal, ttl,
 };
 
 const NAME: &str = "nightly";
@@ -92,4 +93,20 @@ async fn fences_rise_over_the_loss_of_all_data() {
     }
     let locker = connect(&nodes.url()).await;
     assert!(hold(&locker, NAME, ttl(TTL)).await.fence().get() > last);
+}
+
+/// B148: for as long as the others have it, also when the lease was extended since it was taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_forgets_what_was_extended() {
+    const LONG: Duration = Duration::from_secs(30);
+    let nodes = Nodes::start(3);
+    let locker = connect(&nodes.url_with("&on_restart=relock")).await;
+    let guard = hold_on_all(&locker, &nodes, NAME, ttl(TTL)).await;
+    bounded(guard.extend(LONG)).await.unwrap();
+    nodes.0[1].cli(&["FLUSHALL"]);
+    bounded(guard.extend(LONG)).await.unwrap();
+    eventually("locked again", SLACK, async || nodes.count_key(NAME) == 3).await;
+    let left_ms: u64 = nodes.0[1].cli(&["PTTL", NAME]).parse().unwrap();
+    assert!(left_ms > 2 * TTL.as_millis() as u64, "{left_ms} ms");
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
