@@ -72,10 +72,14 @@ impl Node {
     ) {
         let (failure, entries) = open(reply);
         for (at, (giving, tries)) in gives.enumerate() {
-            match entries.get(at).and_then(Reply::as_int) {
+            let entry = entries.get(at);
+            match entry.and_then(Reply::as_int) {
                 Some(1) => giving.vote(self.index, Gave::Released),
                 Some(_) => giving.vote(self.index, Gave::NotHeld),
-                None => self.mend(Op::Give(giving, tries), failure.clone(), repairs),
+                None => {
+                    let failure = entry.and_then(Reply::failure).unwrap_or(failure.clone());
+                    self.mend(Op::Give(giving, tries), failure, repairs);
+                }
             }
         }
     }

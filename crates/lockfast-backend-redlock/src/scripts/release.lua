@@ -4,8 +4,8 @@
 --       beside it.
 -- ARGV  link; how ("1" holds end, "0" acquisitions, of which nobody needs to hear, "2" one try of each that goes
 --       on); then for each lock HOLDER.FENCE with the highest fence that the holder proposed, or HOLDER
--- Answers one entry per lock: 1 released, 0 the holder did not have it. A single lock that is released is answered
--- 1 alone, because a table costs as much as a call.
+-- Answers one entry per lock: 1 released, 0 the holder did not have it, or why it has yet to be told so. A single
+-- lock that is released is answered 1 alone, because a table costs as much as a call.
 
 local DAY_MS = 86400000
 local AHEAD_US = 60000000
@@ -84,7 +84,11 @@ for _, at in ipairs(left) do
       local time = call('TIME')
       if type(seen) == 'string' and tonumber(seen) and tonumber(seen) < tonumber(proposal)
         and tonumber(proposal) <= time[1] * 1000000 + time[2] + AHEAD_US then
-        call('SET', fence, proposal, 'PX', DAY_MS)
+        -- A server without memory does not take it, but gives back all the rest.
+        local raised = redis.pcall('SET', fence, proposal, 'PX', DAY_MS)
+        if raised.err then
+          answers[at - 3] = raised
+        end
       end
     end
   end

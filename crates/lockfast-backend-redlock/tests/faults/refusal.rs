@@ -116,3 +116,24 @@ async fn a_release_that_a_node_does_not_take_at_the_moment() {
     node.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     eventually("released by all", SLACK, async || nodes.count_key(NAME) == 0).await;
 }
+
+/// B141, P6: a node without memory gives back what it has, also in a call with something that it
+/// does not have and whose fence it cannot raise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_without_memory_beside_one_that_was_not_held() {
+    let nodes = Nodes::start(1);
+    let locker = connect(&nodes.url()).await;
+    let _guard = hold(&locker, NAME, ttl(TTL)).await;
+    let node = &nodes.0[0];
+    let script = include_str!("../../src/scripts/release.lua");
+    let client = node.cli(&["KEYS", "lockfast:client:*"]);
+    let link = &node.cli(&["GET", &client])[..8];
+    let held = node.cli(&["GET", NAME]);
+    node.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let keys = ["5", "lockfast:watchers", &client, "lockfast:crowd", "other", NAME];
+    let args = [&["EVAL", script], &keys[..], &[link, "1", &held, &held]].concat();
+    let (_, said) = node.try_cli(&args);
+    let said: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
+    assert!(said.len() == 2 && said[0].contains("OOM") && said[1] == "1", "{said:?}");
+    assert_eq!(nodes.count_key(NAME), 0);
+}
