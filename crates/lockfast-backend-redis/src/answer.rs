@@ -8,6 +8,7 @@ use lockfast_core::{ErrorKind, Fence, Grant, HolderId, LossCause, Moment, Releas
 
 use crate::batch::{Asker, Batch, Give, Op, Renew, Renewal, Take, Then};
 use crate::claim::{Admission, Answer, Claim};
+use crate::record;
 use crate::store::{Store, lock};
 use crate::wire::failure::Remedy;
 use crate::wire::{Failure, Reply, failure};
@@ -213,7 +214,7 @@ impl Store {
                         repairs.add(Op::Renew(renew), failure::of_server("LFGUARD", None));
                         return;
                     }
-                    self.ask_for_enrolment();
+                    self.ask_for_enrolment(record::NO_LINK);
                 }
                 drop(renew.asker.send(Ok(outcomes)));
             }
@@ -231,7 +232,7 @@ impl Store {
         for (mut op, failure) in refused {
             // What the server lacks it was given in the same breath: why it did not take that says
             // more than that it lacks it still.
-            let lacks = matches!(failure.handling, Remedy::LoadScripts | Remedy::Enroll);
+            let lacks = matches!(failure.handling, Remedy::LoadScripts | Remedy::Enroll(_));
             let failure = unprepared.clone().filter(|_| lacks).unwrap_or(failure);
             match &failure.handling {
                 Remedy::Ask(place) => self.ask_there(op, place, &failure),
@@ -252,10 +253,10 @@ impl Store {
                     broken = Some(failure);
                 }
                 Remedy::Wait(ms) => self.postpone(op, &failure, Duration::from_millis(*ms)),
-                Remedy::LoadScripts | Remedy::Enroll | Remedy::ReconnectAndRepeat => {
-                    match failure.handling {
+                Remedy::LoadScripts | Remedy::Enroll(_) | Remedy::ReconnectAndRepeat => {
+                    match &failure.handling {
                         Remedy::LoadScripts => self.ask_for_scripts(),
-                        Remedy::Enroll => self.ask_for_enrolment(),
+                        Remedy::Enroll(rival) => self.ask_for_enrolment(rival),
                         _ => broken = Some(failure.clone()),
                     }
                     if op.try_again() {

@@ -15,6 +15,8 @@ pub(crate) const GUARD_KEY: &str = "lockfast:guard";
 pub(crate) const CROWD_KEY: &str = "lockfast:crowd";
 pub(crate) const WATCH_KEY: &str = "lockfast:watch";
 pub(crate) const CLIENT_KEY: &str = "lockfast:client:";
+/// What scripts say in place of the link of a client that is not known.
+pub(crate) const NO_LINK: &str = "-";
 pub(crate) const PUSH_CHANNEL: &str = "lockfast:push:";
 const EVENT_CHANNEL: &str = "lockfast:events";
 /// Whoever watches a cluster listens to this on each node, so that its scripts know.

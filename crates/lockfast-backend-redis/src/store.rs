@@ -65,6 +65,8 @@ pub(crate) struct Store {
     enrolment: Mutex<Enrolment>,
     needs_scripts: AtomicBool,
     needs_enrolment: AtomicBool,
+    /// By which link the server knew us when it said that it did not know this one.
+    rival: Mutex<String>,
     /// When the server is reminded of us.
     refresh_ns: AtomicU64,
     /// How many requests wait for their answers.
@@ -129,6 +131,7 @@ impl Store {
             enrolment: Mutex::default(),
             needs_scripts: AtomicBool::new(false),
             needs_enrolment: AtomicBool::new(false),
+            rival: Mutex::default(),
             refresh_ns: AtomicU64::new((Moment::now() + CLIENT_REFRESH).host_ns()),
             held: quarantine.then(Mutex::default),
             simplicity: Simplicity::new(is_simple),
@@ -230,11 +233,13 @@ impl Store {
         self.needs_scripts.store(true, Ordering::Release);
     }
 
-    pub(crate) fn ask_for_enrolment(&self) {
+    /// The server knows us by another link, or by none.
+    pub(crate) fn ask_for_enrolment(&self, rival: &str) {
         // The nodes of a cluster know no clients.
         if self.cluster.is_some() {
             return;
         }
+        rival.clone_into(&mut lock(&self.rival));
         self.needs_enrolment.store(true, Ordering::Release);
     }
 
@@ -345,7 +350,7 @@ impl Store {
             is_rebuilt: false,
         };
         let mut pipeline = Pipeline::default();
-        self.write_enrolment(&mut pipeline, &enrolment);
+        self.write_enrolment(&mut pipeline, &enrolment, None);
         *lock(&self.enrolment) = enrolment;
         self.simplicity.meet_server();
         let replies = connection.ask(pipeline).await?;

@@ -117,8 +117,8 @@ impl Node {
                 self.ask_for_scripts();
                 repairs.again.push(op);
             }
-            Remedy::Enroll if may_repeat => {
-                self.ask_for_enrolment();
+            Remedy::Enroll(ref rival) if may_repeat => {
+                self.ask_for_enrolment(rival);
                 repairs.again.push(op);
             }
             // Others of the call may be innocent.

@@ -56,6 +56,8 @@ pub(crate) struct Node {
     is_reminded: AtomicBool,
     needs_scripts: AtomicBool,
     needs_enrolment: AtomicBool,
+    /// By which link the node knew us when it is asked to know us by the present one.
+    rival: Mutex<String>,
     /// The key by which the node knows this client, and its value without the link.
     client_key: String,
     label: String,
@@ -89,6 +91,7 @@ impl Node {
             is_reminded: AtomicBool::new(false),
             needs_scripts: AtomicBool::new(false),
             needs_enrolment: AtomicBool::new(false),
+            rival: Mutex::default(),
             client_key: format!("{}{client}", record::CLIENT_KEY),
             label: write_label(label),
             link: Mutex::default(),
@@ -147,8 +150,16 @@ impl Node {
         self.needs_scripts.store(true, Ordering::Release);
     }
 
-    pub(crate) fn ask_for_enrolment(&self) {
+    /// The node knows us by another link, or by none.
+    pub(crate) fn ask_for_enrolment(&self, rival: &str) {
+        rival.clone_into(&mut lock(&self.rival));
         self.needs_enrolment.store(true, Ordering::Release);
+    }
+
+    /// Keeps us known to the node for longer, with whatever is asked next.
+    pub(crate) fn refresh_enrolment(&self) {
+        let link = lock(&self.link).clone();
+        self.ask_for_enrolment(&link);
     }
 
     fn trouble(&self) -> Failure {
@@ -371,7 +382,9 @@ impl Node {
             pipeline.all(&["SUBSCRIBE", &store.config.event_channel()]);
         }
         let link = random_link()?;
-        self.write_enrolment(&mut pipeline, &link);
+        // From now on only this connection speaks for us.
+        let client = format!("{link}{}", self.label);
+        pipeline.all(&["SET", &self.client_key, &client, "PX", CLIENT_MS]);
         connection.ask(pipeline).await?;
         *lock(&self.link) = link;
         Ok(())

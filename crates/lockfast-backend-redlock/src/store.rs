@@ -415,8 +415,7 @@ impl Store {
                 let is_held = matches!(claim.state().phase, Phase::Held(_));
                 !(is_held && claim.has_ended(now))
             });
-            // Goes with whatever is asked next.
-            self.nodes.iter().for_each(|node| node.ask_for_enrolment());
+            self.nodes.iter().for_each(|node| node.refresh_enrolment());
         }
     }
 }

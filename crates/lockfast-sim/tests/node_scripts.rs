@@ -9,6 +9,7 @@ use lockfast_sim::rule::{Answer, Node};
 const ACQUIRE: &str = include_str!("../../lockfast-backend-redlock/src/scripts/acquire.lua");
 const RELEASE: &str = include_str!("../../lockfast-backend-redlock/src/scripts/release.lua");
 const RENEW: &str = include_str!("../../lockfast-backend-redlock/src/scripts/renew.lua");
+const ENROLL: &str = include_str!("../../lockfast-backend-redlock/src/scripts/enroll.lua");
 
 const HOLDERS: [&str; 3] =
     ["AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB", "CCCCCCCCCCCCCCCCCCCCCC"];
@@ -164,4 +165,40 @@ fn who_only_waits_takes_nothing() {
     assert_eq!(wait(2)[0], "0");
     assert_eq!(real.read(), Rule { holder: Some(1), fence: 3 });
     assert_eq!(real.0.cli(&["ZCARD", "lockfast:{lock}:callers"]).trim(), "2");
+}
+
+/// B144: a connection that was given up does not take the place of the one that came after it, and
+/// nothing that it asked for is served. One that the node has forgotten, or that was refused because
+/// of another, takes its place.
+#[test]
+fn who_registers_late_changes_nothing() {
+    let real = Real::start();
+    let (old, new) = (LINK, "link0002");
+    let register = |expected: &str, link: &str| {
+        real.run(ENROLL, &["client"], &[expected, link, " label", "60000"])
+    };
+    let acquire = |link: &str, holder: usize, fence: u64| {
+        let terms = format!("0{LEASE_MS}");
+        let call = ["watch", "client", "lock"];
+        let (_, said) = real.0.try_cli(
+            &[&["EVAL", ACQUIRE, "3"], &call[..], &[link, &text(holder, fence), &terms]].concat(),
+        );
+        said.trim().to_owned()
+    };
+    real.0.cli(&["DEL", "client"]);
+    assert!(acquire(old, 0, 3).contains("LFSTALE -"), "{}", acquire(old, 0, 3));
+    // Both are held up, and a new connection is made meanwhile.
+    real.0.cli(&["SET", "client", new]);
+    for expected in ["-", old] {
+        assert_eq!(register(expected, old), ["0"]);
+    }
+    assert!(acquire(old, 0, 3).contains(&format!("LFSTALE {new}")));
+    assert_eq!(real.read(), Rule::default());
+    assert_eq!(acquire(new, 1, 4), "1");
+    // Who is told of the other can take its place, and so can who is known already.
+    assert_eq!(register(new, old), ["1"]);
+    assert_eq!(register(old, old), ["1"]);
+    assert_eq!(real.0.cli(&["GET", "client"]).trim(), format!("{old} label"));
+    real.0.cli(&["DEL", "client"]);
+    assert_eq!(register("-", old), ["1"]);
 }

@@ -53,7 +53,7 @@ if CLUSTER then
   watched = redis.call('PUBSUB', 'NUMSUB', 'lockfast:watched')[2] > 0
 end
 if is_stale then
-  return redis.error_reply('LFSTALE this connection is not registered')
+  return redis.error_reply('LFSTALE ' .. string.sub(client or '-', 1, 8))
 end
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]

@@ -3,9 +3,17 @@
 -- known, or was another, data may have been lost and nothing is granted for a while.
 --
 -- KEYS  client, guard
--- ARGV  link, label, identity or "", longest lease in ms, how long to keep the label in ms
+-- ARGV  link, label, identity or "", longest lease in ms, how long to keep the label in ms; of a connection that was
+--       registered before also the link that stands in its place, or "-" for none
 -- Answers for how many ms nothing is granted.
 
+-- When another stands there by now, this comes late, of a connection that was given up.
+if ARGV[6] then
+  local known = redis.pcall('GET', KEYS[1])
+  if string.sub(type(known) == 'string' and known or '-', 1, 8) ~= ARGV[6] then
+    return 0
+  end
+end
 redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'PX', ARGV[5])
 if ARGV[3] == '' then
   return 0

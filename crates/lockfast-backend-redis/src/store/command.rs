@@ -20,7 +20,8 @@ impl Store {
             self.scripts().load_all(pipeline);
         }
         if self.needs_enrolment.swap(false, Ordering::AcqRel) {
-            self.write_enrolment(pipeline, &lock(&self.enrolment));
+            let rival = lock(&self.rival).clone();
+            self.write_enrolment(pipeline, &lock(&self.enrolment), Some(&rival));
         }
         let now = Moment::now();
         // On a cluster the label is where no request need go.
@@ -87,8 +88,15 @@ impl Store {
         batch
     }
 
-    pub(super) fn write_enrolment(&self, pipeline: &mut Pipeline, enrolment: &Enrolment) {
-        script::SINGLE.enroll.call(pipeline, 2, 5);
+    /// Registers the connection: a new one in the place of any other, one that is in use only in the
+    /// place of the one that it was told of.
+    pub(super) fn write_enrolment(
+        &self,
+        pipeline: &mut Pipeline,
+        enrolment: &Enrolment,
+        rival: Option<&str>,
+    ) {
+        script::SINGLE.enroll.call(pipeline, 2, 5 + usize::from(rival.is_some()));
         pipeline.part(&self.client_key);
         pipeline.part(record::GUARD_KEY);
         pipeline.part(&enrolment.link);
@@ -96,6 +104,7 @@ impl Store {
         pipeline.part(&enrolment.identity);
         pipeline.part_number(self.max_lease_ms());
         pipeline.part(CLIENT_MS);
+        rival.into_iter().for_each(|rival| pipeline.part(rival));
     }
 
     fn max_lease_ms(&self) -> u64 {

@@ -22,8 +22,9 @@ pub enum Remedy {
     LookCloser,
     /// The server has forgotten the scripts: load them and repeat.
     LoadScripts,
-    /// The server has forgotten us: register and repeat.
-    Enroll,
+    /// The server knows another connection of ours, by this link, or none: register in its place and
+    /// repeat.
+    Enroll(String),
     /// This is not the right server: tell, and connect anew.
     Reconnect,
     /// Another node of the cluster has it: find out which, and repeat there.
@@ -167,9 +168,8 @@ pub(crate) fn of_server(code: &str, details: Option<&str>) -> Failure {
         "NOSCRIPT" => {
             unreachable("the server keeps forgetting the scripts").with(Remedy::LoadScripts)
         }
-        "LFSTALE" => {
-            unreachable("another connection has taken the place of this one").with(Remedy::Enroll)
-        }
+        "LFSTALE" => unreachable("another connection has taken the place of this one")
+            .with(Remedy::Enroll(details.trim().to_owned())),
         "LFGUARD" => unreachable("the server may have lost data; connecting anew")
             .with(Remedy::ReconnectAndRepeat),
         "LFQUARANTINE" => of_quarantine(details.trim().parse().unwrap_or(1000)),

@@ -37,9 +37,18 @@ impl Net {
 
     /// How many scripts the server has run.
     fn scripts_run(&self) -> u64 {
+        self.count_scripts(":calls=")
+    }
+
+    /// How many of them have ended with a complaint.
+    fn scripts_refused(&self) -> u64 {
+        self.count_scripts(",failed_calls=")
+    }
+
+    fn count_scripts(&self, which: &str) -> u64 {
         let stats = self.redis.cli(&["INFO", "commandstats"]);
         let calls = stats.lines().filter_map(|line| {
-            let rest = line.strip_prefix("cmdstat_eval")?.split_once("calls=")?.1;
+            let rest = line.strip_prefix("cmdstat_eval")?.split_once(which)?.1;
             rest.split(',').next()?.parse::<u64>().ok()
         });
         calls.sum()
@@ -322,4 +331,48 @@ async fn a_server_that_is_stopped() {
     assert!(next.fence().get() > guard.fence().get());
     assert!(matches!(guard.release().await.unwrap(), Released::AlreadyLost(_)));
     wait_for_renewal(&next, TTL).await;
+}
+
+/// B144, P5: a batch that tells the server who we are, and that arrives when there is a new
+/// connection, does not let the old one speak for us again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_enrolment_that_comes_too_late() {
+    const WAY: Duration = Duration::from_millis(300);
+    let net = Net::start().await;
+    let (redis, proxy) = (&net.redis, &net.way.proxy);
+    let client = {
+        let guard = hold(&net.way.far, NAME, ttl(TTL)).await;
+        let client = net.value()[..8].to_owned();
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        format!("lockfast:client:{client}")
+    };
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        assert!(tries <= 20, "it arrived in time each time");
+        redis.cli(&["DEL", &client]);
+        let (accepted, refused) = (proxy.accepted(), net.scripts_refused());
+        proxy.set_open(Link::Delay(WAY));
+        let asking = tokio::spawn({
+            let far = net.way.far.clone();
+            async move { hold(&far, NAME, ttl(TTL * 10).retries(20)).await }
+        });
+        eventually("it knows nobody", TTL, async || net.scripts_refused() > refused).await;
+        // Before the answer is there, so that what follows it is held up.
+        proxy.set_open(Link::HoldRequests);
+        let is_held = net.value().is_empty() && redis.cli(&["EXISTS", &client]) == "0";
+        eventually("a new connection", TTL * 5, async || proxy.accepted() > accepted).await;
+        let guard = bounded(asking).await.unwrap();
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+        if is_held {
+            break;
+        }
+    }
+    let known = redis.cli(&["GET", &client]);
+    assert!(!known.is_empty());
+    let refused = net.scripts_refused();
+    proxy.set_open(Link::Pass);
+    eventually("it is refused", TTL * 2, async || net.scripts_refused() > refused).await;
+    assert_eq!(redis.cli(&["GET", &client]), known);
+    assert_eq!(net.value(), "", "it was served");
 }

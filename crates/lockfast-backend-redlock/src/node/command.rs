@@ -102,13 +102,14 @@ impl Node {
         }
     }
 
-    /// Tells the node who we are, and that only this connection speaks for us.
-    pub(super) fn write_enrolment(&self, pipeline: &mut Pipeline, link: &str) {
-        pipeline.command(5);
-        pipeline.part("SET");
+    /// Tells the node again who we are. A batch that was held up does not: by then there is a new
+    /// connection that speaks for us.
+    fn write_enrolment(&self, pipeline: &mut Pipeline, link: &str) {
+        script::ENROLL.call(pipeline, 1, 4);
         pipeline.part(&self.client_key);
-        pipeline.part_of(&[link, &self.label]);
-        pipeline.part("PX");
+        pipeline.part(&*lock(&self.rival));
+        pipeline.part(link);
+        pipeline.part(&self.label);
         pipeline.part(CLIENT_MS);
     }
 }

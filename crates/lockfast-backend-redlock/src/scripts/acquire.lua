@@ -26,7 +26,7 @@ end
 local found = call('MGET', unpack(wanted))
 -- A command of a connection that was given up must not take effect late.
 if not found[2] or sub(found[2], 1, 8) ~= ARGV[1] then
-  return redis.error_reply('LFSTALE this connection is not registered')
+  return redis.error_reply('LFSTALE ' .. sub(found[2] or '-', 1, 8))
 end
 local watched = found[1]
 local answers, left = {}, {}

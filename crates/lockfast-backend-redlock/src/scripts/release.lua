@@ -14,7 +14,7 @@ local call, sub = redis.call, string.sub
 local found = call('MGET', unpack(KEYS))
 -- A command of a connection that was given up must not take effect late.
 if not found[2] or sub(found[2], 1, 8) ~= ARGV[1] then
-  return redis.error_reply('LFSTALE this connection is not registered')
+  return redis.error_reply('LFSTALE ' .. sub(found[2] or '-', 1, 8))
 end
 local watched, crowded = found[1], found[3]
 local is_usual = not watched and not crowded

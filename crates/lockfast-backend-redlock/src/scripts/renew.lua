@@ -10,8 +10,9 @@
 
 local DAY_MS = 86400000
 -- A command of a connection that was given up must not take effect late.
-if string.sub(redis.call('GET', KEYS[1]) or '', 1, 8) ~= ARGV[1] then
-  return redis.error_reply('LFSTALE this connection is not registered')
+local link = string.sub(redis.call('GET', KEYS[1]) or '-', 1, 8)
+if link ~= ARGV[1] then
+  return redis.error_reply('LFSTALE ' .. link)
 end
 local answers = {}
 for i = 1, (#KEYS - 1) / 4 do

@@ -436,3 +436,43 @@ async fn a_revocation_out_of_reach() {
     assert!(error.is_without_effect());
     assert!(guard.check().is_ok());
 }
+
+/// B144, P5: a batch that tells a node who we are, and that arrives when there is a new connection,
+/// does not let the old one speak for us again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_enrolment_that_comes_too_late() {
+    const WAY: Duration = Duration::from_millis(300);
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let locker = connect(&ways.url_with("")).await;
+    let (node, way) = (&nodes.0[2], &ways.0[2]);
+    let client = node.cli(&["KEYS", "lockfast:client:*"]);
+    let mut tries = 0;
+    let late = loop {
+        tries += 1;
+        assert!(tries <= 20, "it arrived in time each time");
+        let name = format!("{NAME} {tries}");
+        drop(hold_on_all(&locker, &nodes, "ready", ttl(TTL)).await.release().await);
+        eventually("nothing is asked", SLACK, async || nodes.count_key("ready") == 0).await;
+        node.cli(&["DEL", &client]);
+        let (accepted, refused) = (way.accepted(), refused_calls(node));
+        way.set_open(Link::Delay(WAY));
+        let guard = hold(&locker, &name, ttl(TTL)).await;
+        eventually("it knows nobody", SLACK, async || refused_calls(node) > refused).await;
+        // Before the answer is there, so that what follows it is held up.
+        way.set_open(Link::HoldRequests);
+        eventually("a new connection", TIME_MAX, async || way.accepted() > accepted).await;
+        drop(hold_on_all(&locker, &nodes, "ready", ttl(TTL)).await.release().await);
+        if node.cli(&["EXISTS", &name]) == "0" {
+            break guard;
+        }
+    };
+    let known = node.cli(&["GET", &client]);
+    assert!(!known.is_empty());
+    let (asked, refused) = (calls(node), refused_calls(node));
+    way.set_open(Link::Pass);
+    eventually("it arrives", SLACK, async || calls(node) > asked).await;
+    eventually("it is refused", SLACK, async || refused_calls(node) > refused).await;
+    assert_eq!(node.cli(&["GET", &client]), known);
+    assert_eq!(node.cli(&["EXISTS", late.name().as_str()]), "0", "it was served");
+}
