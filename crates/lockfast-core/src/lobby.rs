@@ -85,7 +85,16 @@ pub struct Waiter<C: Claim> {
     /// wait, whatever it is.
     is_leaving: bool,
     due_ns: u64,
+    /// When it was told to look, unless it has looked since.
+    told_to_look_at: Option<Moment>,
     failing_since: Option<Moment>,
+}
+
+/// What came, on another connection, before the answer that a claim waits.
+struct Early<O> {
+    offer: Option<O>,
+    look_at: Option<Moment>,
+    came: Moment,
 }
 
 /// All who wait.
@@ -98,8 +107,7 @@ struct Room<C: Claim> {
     poll: Duration,
     waiters: HashMap<HolderId, Waiter<C>>,
     calls: HashMap<C::Call, HolderId>,
-    /// Offers that came, on another connection, before the answer that their claims wait.
-    early: HashMap<C::Call, (C::Offer, Moment)>,
+    early: HashMap<C::Call, Early<C::Offer>>,
     due: BTreeSet<(u64, HolderId)>,
     /// Who waits for which lock, in the order in which they came.
     lines: HashMap<LockName, BTreeMap<u64, HolderId>>,
@@ -111,6 +119,12 @@ struct Room<C: Claim> {
 impl Place {
     fn clock(self, sent: Moment) -> Option<ClockPair> {
         self.now_us.map(|server_us| ClockPair { sent, server_us })
+    }
+}
+
+impl<O> Early<O> {
+    fn is_of_use(&self, now: Moment) -> bool {
+        now.since(self.came) < EARLY_AGE_MAX
     }
 }
 
@@ -161,6 +175,7 @@ impl<C: Claim> Lobby<C> {
         let now = Moment::now();
         let (holder, call, until) = (claim.holder(), claim.call(), claim.wait().until());
         let mut room = self.lock();
+        let early = room.early.remove(&call).filter(|early| early.is_of_use(now));
         let mut askers = self.remove_askers(&mut room, holder);
         askers.push(asker);
         let number = room.next_number;
@@ -174,14 +189,14 @@ impl<C: Claim> Lobby<C> {
             until,
             is_leaving: false,
             due_ns: 0,
+            told_to_look_at: early.as_ref().and_then(|early| early.look_at),
             failing_since: None,
         };
         room.waiters.insert(holder, waiter);
         room.calls.insert(call, holder);
         let due = room.plan(holder, place.blocked, now);
         self.schedule(&mut room, holder, due);
-        let early = room.early.remove(&call);
-        early.filter(|(_, came)| now.since(*came) < EARLY_AGE_MAX).map(|(offer, _)| offer)
+        early.and_then(|early| early.offer)
     }
 
     /// A look has shown that the claim still waits.
@@ -194,12 +209,18 @@ impl<C: Claim> Lobby<C> {
         self.schedule(&mut room, holder, due);
     }
 
-    /// Lets a claim look after this time, if not before.
+    /// Lets a claim look after this time, if not before. One that is not there may come yet; and the
+    /// answer to a look that is under way does not put it off.
     pub fn hasten(&self, call: C::Call, after: Duration) {
         let due = Moment::now() + after;
         let mut room = self.lock();
-        let Some(holder) = room.calls.get(&call).copied() else { return };
-        if room.waiters.get(&holder).is_some_and(|waiter| due.host_ns() < waiter.due_ns) {
+        let Some(holder) = room.calls.get(&call).copied() else {
+            room.note_early(call, |early| early.look_at = Some(due));
+            return;
+        };
+        let Some(waiter) = room.waiters.get_mut(&holder) else { return };
+        waiter.told_to_look_at = Some(waiter.told_to_look_at.map_or(due, |at| at.earlier_of(due)));
+        if due.host_ns() < waiter.due_ns {
             self.schedule(&mut room, holder, due);
         }
     }
@@ -245,13 +266,7 @@ impl<C: Claim> Lobby<C> {
         if let Some(holder) = room.calls.get(&call).copied() {
             return self.remove(&mut room, holder);
         }
-        let now = Moment::now();
-        if room.early.len() >= EARLY_MAX {
-            room.early.retain(|_, (_, came)| now.since(*came) < EARLY_AGE_MAX);
-        }
-        if room.early.len() < EARLY_MAX {
-            room.early.insert(call, (offer, now));
-        }
+        room.note_early(call, |early| early.offer = Some(offer));
         None
     }
 
@@ -332,6 +347,7 @@ impl<C: Claim> Lobby<C> {
                 continue;
             }
             waiter.is_leaving |= waiter.until.is_some_and(|until| until.has_passed(now));
+            waiter.told_to_look_at = waiter.told_to_look_at.filter(|at| !at.has_passed(now));
             let purpose = if waiter.is_leaving { Purpose::Last } else { Purpose::Look };
             let claim = Arc::clone(&waiter.claim);
             found.push(Take { claim, purpose, tries: 0 });
@@ -372,9 +388,26 @@ impl<C: Claim> Room<C> {
         if let (true, Some(blocked)) = (is_first, blocked) {
             due = due.earlier_of(now + blocked + TICK);
         }
+        if let Some(told) = waiter.told_to_look_at {
+            due = due.earlier_of(told);
+        }
         match waiter.until {
             Some(until) if !waiter.is_leaving => due.earlier_of(until),
             _ => due,
+        }
+    }
+
+    /// Keeps what came for a claim that is not there.
+    fn note_early(&mut self, call: C::Call, note: impl FnOnce(&mut Early<C::Offer>)) {
+        let came = Moment::now();
+        if self.early.len() >= EARLY_MAX {
+            self.early.retain(|_, early| early.is_of_use(came));
+        }
+        if self.early.len() < EARLY_MAX || self.early.contains_key(&call) {
+            let nothing = Early { offer: None, look_at: None, came };
+            let early = self.early.entry(call).or_insert(nothing);
+            early.came = came;
+            note(early);
         }
     }
 

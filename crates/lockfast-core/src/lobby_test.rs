@@ -219,10 +219,27 @@ fn an_offer_may_come_before_its_claim() {
     assert_eq!(lobby.take_called(1, "in time").unwrap().claim.holder, claim.holder);
 
     let long_ago = Moment::now().before(EARLY_AGE_MAX * 2);
-    lobby.lock().early.extend((2..9000).map(|call| (call, ("old", long_ago))));
+    let old = || Early { offer: Some("old"), look_at: None, came: long_ago };
+    lobby.lock().early.extend((2..9000).map(|call| (call, old())));
     assert!(enter(&lobby, &call(2, Wait::Forever)).1.is_none());
     (9000..9010 + EARLY_MAX as u32).for_each(|call| drop(lobby.take_called(call, "new")));
     assert_eq!(lobby.lock().early.len(), EARLY_MAX);
+}
+
+/// P9 (B155): that it is the first in line may be told to a claim before the answer that lets it wait,
+/// or while a look is under way that does not know of it yet.
+#[test]
+fn what_a_claim_is_told_to_look_at_is_not_lost() {
+    let lobby = Lobby::default();
+    lobby.hasten(1, MINUTE);
+    let (holder, _told) = wait(&lobby, 1, Wait::Forever);
+    assert!(next_look(&lobby) <= MINUTE);
+    let later = after(MINUTE * 2);
+    assert_eq!(lobby.take_due(later).0.len(), 1);
+    assert!(lobby.take_due(later).1.unwrap().since(later) > POLL / 2, "it has looked");
+    lobby.hasten(1, MINUTE);
+    lobby.stay(holder, Place { blocked: None, now_us: None }, Moment::now());
+    assert!(next_look(&lobby) <= MINUTE, "the answer to an earlier look puts it off");
 }
 
 #[tokio::test]
