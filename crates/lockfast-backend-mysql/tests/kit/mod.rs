@@ -13,7 +13,7 @@ use lockfast::{Address, Locker, Result};
 use lockfast_conformance::shorthand;
 
 pub use lockfast_conformance::shorthand::{
-    TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, refusal, ttl,
+    TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, refusal, request, ttl,
     wait_for_renewal,
 };
 pub use lockfast_faults::certificate;
