@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use kit::{
     Postgres, SCHEMA, Setup, bounded, connect, connect_both, eventually, hold, name, prepare,
-    queue_for, request, session, start, ttl, url,
+    queue_for, session, start, ttl, url, write_request,
 };
 use lockfast::{Locker, Options, Released};
 use lockfast_core::{Change, RenewOutcome, RenewRequest};
@@ -146,7 +146,7 @@ async fn ended_values_are_removed() {
     let (_locker, backend) = connect_both(&url(&postgres)).await;
     for (of, keep) in [("a", None), ("b", Some(Duration::from_millis(1))), ("c", Some(TTL))] {
         let change = Change::Put { bytes: of.into(), keep };
-        backend.write(request(of, None, 1, change)).await.unwrap();
+        backend.write(write_request(of, None, 1, change)).await.unwrap();
     }
     let names = format!("SELECT string_agg(name, ' ' ORDER BY name) FROM {SCHEMA}.values");
     assert_eq!(postgres.sql(&names), "a b c");

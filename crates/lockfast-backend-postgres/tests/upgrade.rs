@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use kit::{
     Postgres, ROLE, TIME_MAX, bounded, check_error, connect, connect_both, create_role, eventually,
-    hold, migrate, name, put, queue_for, refusal, request, session, try_connect, ttl, url, version,
-    wait_for_renewal,
+    hold, migrate, name, put, queue_for, refusal, session, try_connect, ttl, url, version,
+    wait_for_renewal, write_request,
 };
 use lockfast::{ErrorKind, Migration, Moment, Released, WriteOutcome};
 use lockfast_core::{Backend, Change};
@@ -109,10 +109,10 @@ async fn an_earlier_schema_in_use() {
 
 /// Writes, reads and removes a value.
 async fn check_values(backend: &dyn Backend) {
-    let written = backend.write(request("a", None, 1, put(b"one"))).await.unwrap();
+    let written = backend.write(write_request("a", None, 1, put(b"one"))).await.unwrap();
     assert_eq!(written, WriteOutcome::Written(Some(version(1))));
     assert_eq!(backend.read(name("a")).await.unwrap().unwrap().bytes, b"one");
-    let removal = request("a", Some(version(1)), 2, Change::Remove);
+    let removal = write_request("a", Some(version(1)), 2, Change::Remove);
     assert_eq!(backend.write(removal).await.unwrap(), WriteOutcome::Written(None));
 }
 
@@ -173,7 +173,7 @@ async fn a_schema_of_the_version_before() {
     let two = connect(&url(&postgres)).await;
     let error = backend.read(name("a")).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidConfig, &["read_value", "lockfast migrate"]);
-    let error = backend.write(request("a", None, 1, put(b"one"))).await.unwrap_err();
+    let error = backend.write(write_request("a", None, 1, put(b"one"))).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidConfig, &["write_value", "lockfast migrate"]);
     let guard = hold(&one, "kept", ttl(TTL)).await;
     let waiter = queue_for(&two, "kept").await;

@@ -198,9 +198,9 @@ pub(crate) async fn look(
     store: &Arc<Store>,
     names: Vec<LockName>,
 ) -> Result<Vec<(LockName, Seen)>> {
-    let most = names.len().div_ceil(store.calls(names.len()).max(1)).max(1);
     // All are asked before the first answer is waited for.
-    let looks: Vec<_> = names.chunks(most).map(|some| look_once(store, some.to_vec())).collect();
+    let runs = store.runs(&names, |_| false);
+    let looks: Vec<_> = runs.map(|some| look_once(store, some.to_vec())).collect();
     let mut found = Vec::with_capacity(names.len());
     for look in looks {
         found.extend(look.await?);
@@ -278,9 +278,8 @@ pub(crate) async fn labels(
     if unknown.is_empty() {
         return found;
     }
-    let most = unknown.len().div_ceil(store.calls(unknown.len()));
     let mut answers = Vec::new();
-    for asked in unknown.chunks(most.max(1)).map(<[_]>::to_vec) {
+    for asked in store.runs(&unknown, |_| false).map(<[_]>::to_vec) {
         let (asker, answer) = oneshot::channel();
         let first = asked.first().map(|client| record::write_client(*client)).unwrap_or_default();
         let slot = Some(slot::of_key(&format!("{}{first}", record::CLIENT_KEY)));

@@ -195,14 +195,9 @@ impl Store {
         }
     }
 
-    /// How many calls of a script it takes for so many locks: keys of different slots do not go
-    /// together.
-    pub(crate) fn calls(&self, locks: usize) -> usize {
-        if self.cluster.is_some() { locks } else { 1 }
-    }
-
-    /// Requests by the calls that carry them.
-    fn runs<'a, T>(
+    /// Requests by the calls that carry them: keys of different slots do not go together, nor does
+    /// what is set apart go with anything.
+    pub(crate) fn runs<'a, T>(
         &self,
         requests: &'a [T],
         is_apart: impl Fn(&T) -> bool,

@@ -14,12 +14,11 @@ use std::time::Duration;
 
 use kit::{
     Link, Nodes, Setup, Ways, bounded, calls, check_error, connect, connect_backend, eventually,
-    failure, hold, hold_on_all, refusal, try_connect, ttl,
+    failure, hold, hold_on_all, refusal, request, try_connect, ttl,
 };
 use lockfast::{Attempt, ErrorKind, Fence, Guarantee, Mode, Moment, Options, Released, WatchKind};
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, ClientId, HolderId, LockName, ReleaseOutcome, ReleaseRequest,
-    Vote, Wait,
+    AcquireOutcome, ClientId, LockName, ReleaseOutcome, ReleaseRequest, Vote, Wait,
 };
 use lockfast_faults::server::Server as _;
 
@@ -109,16 +108,7 @@ async fn a_floor_too_far_ahead_is_refused() {
 async fn a_holder_that_asks_twice_has_one_fence() {
     let nodes = Nodes::start(3);
     let client = ClientId::random().unwrap();
-    let request = AcquireRequest {
-        name: LockName::new(NAME).unwrap(),
-        mode: Mode::Exclusive,
-        holder: HolderId::random(client).unwrap(),
-        ttl: TTL,
-        lock_delay: Duration::ZERO,
-        wait: Wait::No,
-        detached: false,
-        floor: None,
-    };
+    let request = request(client, NAME, TTL, Wait::No);
     let mut fences = Vec::new();
     let first = connect_backend(&nodes.url(), client).await;
     let second = connect_backend(&nodes.url(), client).await;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use lockfast::{Attempt, DetachedLease, Guard, LeaseStatus, Locker, LossCause, Options, Refusal};
 use lockfast_core::{
-    Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind, LockName, Result,
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
+    ErrorKind, HolderId, LockName, Mode, ReleaseOutcome, ReleaseRequest, RenewOutcome,
+    RenewRequest, Result, Wait,
 };
 use tokio::task::JoinHandle;
 
@@ -101,6 +103,68 @@ pub async fn failure(locker: &Locker, name: &str, options: Options) -> Error {
         Err(error) => error,
         Ok(Attempt::Taken(refusal)) => panic!("taken instead of an error: {refusal}"),
         Ok(Attempt::Acquired(guard)) => panic!("granted with fence {}", guard.fence()),
+    }
+}
+
+/// Asks for a lock alone, for a new holder, past the lease engine.
+pub fn request(client: ClientId, name: &str, ttl: Duration, wait: Wait) -> AcquireRequest {
+    AcquireRequest {
+        name: LockName::new(name).expect("a valid name"),
+        mode: Mode::Exclusive,
+        holder: HolderId::random(client).expect("random numbers"),
+        ttl,
+        lock_delay: Duration::ZERO,
+        wait,
+        detached: false,
+        floor: None,
+    }
+}
+
+/// Holds `app/0` to `app/19`, lets `withdraw` take away the right on one of them, so that those that
+/// it is given stay, and renews and releases all of them together: that one's renewal is
+/// refused with an error of this kind, and nothing happens to the others.
+///
+/// # Cancel safety
+/// When dropped, locks stay behind.
+pub async fn lose_the_right_on_one(
+    backend: &Arc<dyn Backend>,
+    client: ClientId,
+    withdraw: impl FnOnce(&[String]),
+    kind: ErrorKind,
+) {
+    const LOST: usize = 3;
+    let (mut renewals, mut releases) = (Vec::new(), Vec::new());
+    for at in 0..20 {
+        let request = request(client, &format!("app/{at}"), Duration::from_secs(600), Wait::No);
+        let AcquireRequest { name, holder, ttl, lock_delay, .. } = request.clone();
+        let outcome = bounded(backend.acquire(request)).await.expect("an answer");
+        assert!(matches!(outcome, AcquireOutcome::Granted(_)), "{outcome:?}");
+        renewals.push(RenewRequest { name: name.clone(), holder, ttl, lock_delay });
+        releases.push(ReleaseRequest { name, holder });
+    }
+    let names = renewals.iter().map(|renewal| renewal.name.as_str().to_owned());
+    let left = names.enumerate().filter(|(at, _)| *at != LOST).map(|(_, name)| name);
+    withdraw(&left.collect::<Vec<_>>());
+    let outcomes = bounded(backend.renew(renewals)).await.expect("an answer");
+    for (at, outcome) in outcomes.iter().enumerate() {
+        match outcome {
+            RenewOutcome::Renewed => assert_ne!(at, LOST),
+            RenewOutcome::Unanswered(error) => {
+                assert_eq!(at, LOST, "{error}");
+                check_error(error, kind, &["ACL"]);
+            }
+            outcome @ RenewOutcome::Lost(_) => panic!("{at}: {outcome:?}"),
+        }
+    }
+    let release = |request| {
+        let backend = Arc::clone(backend);
+        tokio::spawn(async move { backend.release(request).await })
+    };
+    let releasing: Vec<_> = releases.into_iter().map(release).collect();
+    for (at, released) in releasing.into_iter().enumerate() {
+        let released = bounded(released).await.expect("no panic");
+        let is_released = matches!(released, Ok(ReleaseOutcome::Released));
+        assert!(at == LOST || is_released, "{at}: {released:?}");
     }
 }
 

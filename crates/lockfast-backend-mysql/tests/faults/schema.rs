@@ -10,7 +10,7 @@ use mysql_async::{Conn, Opts};
 use crate::kit::foreign::{Session, holder};
 use crate::kit::{
     check_error, connect, connect_both, documented_rights, eventually, failure, hold, name,
-    prepare, put, refusal, request, start_server, try_connect, ttl, version,
+    prepare, put, refusal, start_server, try_connect, ttl, version, write_request,
 };
 
 const NAME: &str = "nightly";
@@ -94,7 +94,7 @@ async fn of_version_2_in_use() {
     let error = backend.read(name(NAME)).await.unwrap_err();
     check_error(&error, ErrorKind::Permission, &["lockfast_read", "README"]);
     server.sql(&rights);
-    let written = backend.write(request(NAME, None, 1, put(b"one"))).await.unwrap();
+    let written = backend.write(write_request(NAME, None, 1, put(b"one"))).await.unwrap();
     assert_eq!(written, WriteOutcome::Written(Some(version(1))));
     assert_eq!(backend.read(name(NAME)).await.unwrap().unwrap().bytes, b"one");
     assert_eq!(second.give(NAME).await, "1");

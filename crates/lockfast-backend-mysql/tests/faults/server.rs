@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Locker, Mode, Moment, Released};
+use lockfast::{ErrorKind, Locker, Moment, Released};
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, ClientId, ConnectContext, HolderId, Label, LockName,
-    LossReporter, RenewOutcome, RenewRequest, Wait,
+    AcquireOutcome, AcquireRequest, Address, ClientId, ConnectContext, Label, LossReporter,
+    RenewOutcome, RenewRequest, Wait,
 };
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::server::Server as _;
 
 use crate::kit::{
     Mysql, bounded, check_error, connect, eventually, failure, hold, hold_detached, prepare,
-    refusal, setup, start_server, statements, try_connect, ttl, wait_for_renewal,
+    refusal, request, setup, start_server, statements, try_connect, ttl, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -167,21 +167,10 @@ async fn many_locks_are_held_over_two_connections() {
     let ttl = Duration::from_secs(60);
     let mut tasks = tokio::task::JoinSet::new();
     for at in 0..10_000 {
-        let (name, holder) = (LockName::new(format!("lock-{at}")), HolderId::random(client));
-        let (name, holder) = (name.unwrap(), holder.unwrap());
+        let request = request(client, &format!("lock-{at}"), ttl, Wait::No);
         let backend = Arc::clone(&backend);
         tasks.spawn(async move {
-            let lock_delay = Duration::ZERO;
-            let request = AcquireRequest {
-                name: name.clone(),
-                mode: Mode::Exclusive,
-                holder,
-                ttl,
-                lock_delay,
-                wait: Wait::No,
-                detached: false,
-                floor: None,
-            };
+            let AcquireRequest { name, holder, lock_delay, .. } = request.clone();
             let outcome = backend.acquire(request).await.unwrap();
             assert!(matches!(outcome, AcquireOutcome::Granted(_)), "{outcome:?}");
             RenewRequest { name, holder, ttl, lock_delay }

@@ -13,7 +13,7 @@ use mysql_async::{Conn, Opts, Row};
 use crate::kit::foreign::Session;
 use crate::kit::{
     Mysql, TIME_MAX, bounded, check_error, connect, connect_both, eventually, name, prepare, put,
-    request, start_server, url_at, version,
+    start_server, url_at, version, write_request,
 };
 
 /// All values: their names, versions and numbers of bytes.
@@ -43,7 +43,8 @@ async fn writes_at_the_same_moment() {
     for round in 0..4 {
         let write = |(at, (_, backend)): (u8, &(Locker, Arc<dyn Backend>))| {
             let id = 1 + round * CLIENTS + at;
-            let (backend, request) = (Arc::clone(backend), request("a", there, id, put(b"one")));
+            let (backend, request) =
+                (Arc::clone(backend), write_request("a", there, id, put(b"one")));
             tokio::spawn(async move { backend.write(request).await.unwrap() })
         };
         let writing: Vec<_> = (0..).zip(&clients).map(write).collect();
@@ -69,12 +70,12 @@ async fn a_lost_reply_to_a_write() {
     let proxy = Proxy::start(server.address()).await.unwrap();
     let (_locker, far) = connect_both(&url_at(proxy.address())).await;
     // Statements are prepared when they are first used, and that must be answered.
-    far.write(request("another", None, 9, put(b""))).await.unwrap();
+    far.write(write_request("another", None, 9, put(b""))).await.unwrap();
     let mut events = near.watch().await.unwrap();
     let mut expected = None;
     for id in 1..=2 {
         proxy.set_open(Link::SwallowReplies);
-        let (backend, write) = (Arc::clone(&far), request("a", expected, id, put(b"one")));
+        let (backend, write) = (Arc::clone(&far), write_request("a", expected, id, put(b"one")));
         let writing = tokio::spawn(async move { backend.write(write).await });
         let own = version(id).to_string().to_uppercase();
         eventually("it is written", TIME_MAX, async || stored(&server).contains(&own)).await;
@@ -100,16 +101,16 @@ async fn a_write_that_comes_late() {
     let proxy = Proxy::start(server.address()).await.unwrap();
     let url = format!("{}?request_timeout=1s", url_at(proxy.address()));
     let (_locker, far) = connect_both(&url).await;
-    far.write(request("another", None, 9, put(b""))).await.unwrap();
+    far.write(write_request("another", None, 9, put(b""))).await.unwrap();
     let before = stored(&server);
     proxy.set_open(Link::HoldRequests);
-    let create = || request("a", None, 1, put(b"one"));
+    let create = || write_request("a", None, 1, put(b"one"));
     let error = bounded(far.write(create())).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     eventually("a new connection", TIME_MAX, async || proxy.accepted() >= 3).await;
     let written = bounded(far.write(create())).await.unwrap();
     assert_eq!(written, WriteOutcome::Written(Some(version(1))));
-    let removal = request("a", Some(version(1)), 2, Change::Remove);
+    let removal = write_request("a", Some(version(1)), 2, Change::Remove);
     assert_eq!(far.write(removal).await.unwrap(), WriteOutcome::Written(None));
     let held = proxy.open();
     proxy.set_open(Link::Pass);
@@ -129,7 +130,7 @@ async fn values_of_another_form() {
     let before = stored(&server);
     let mut errors = vec![backend.read(name("a")).await.unwrap_err()];
     for expected in [None, Some(version(9))] {
-        let write = request("a", expected, 1, put(b"mine"));
+        let write = write_request("a", expected, 1, put(b"mine"));
         errors.push(backend.write(write).await.unwrap_err());
     }
     for error in errors {
@@ -138,7 +139,7 @@ async fn values_of_another_form() {
     assert_eq!(stored(&server), before);
     server.sql("ALTER TABLE lockfast_values CHANGE version revision BINARY(16) NOT NULL");
     let read = backend.read(name("a")).await.unwrap_err();
-    let written = backend.write(request("a", None, 1, put(b"mine"))).await.unwrap_err();
+    let written = backend.write(write_request("a", None, 1, put(b"mine"))).await.unwrap_err();
     for error in [read, written] {
         check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate"]);
     }
@@ -153,7 +154,7 @@ async fn ended_values_are_removed() {
     let long = Duration::from_secs(60);
     for (of, keep) in [("a", None), ("b", Some(Duration::from_millis(1))), ("c", Some(long))] {
         let change = Change::Put { bytes: of.into(), keep };
-        backend.write(request(of, None, 1, change)).await.unwrap();
+        backend.write(write_request(of, None, 1, change)).await.unwrap();
     }
     let names = "SELECT GROUP_CONCAT(name ORDER BY name SEPARATOR ' ') FROM lockfast_values";
     assert_eq!(server.sql(names), "a b c");
@@ -217,7 +218,7 @@ async fn other_programs_write() {
             let (code, there) = call(&mut session, expected, 2, "''").await.unwrap();
             assert_eq!((code.as_str(), there), ("0", Some(vec![1; 16])), "{set}");
         }
-        let update = request("a", Some(version(1)), 3, put(b"two"));
+        let update = write_request("a", Some(version(1)), 3, put(b"two"));
         assert_eq!(backend.write(update).await.unwrap(), WriteOutcome::Written(Some(version(3))));
         assert_eq!(call(&mut session, Some(version(1)), 2, "''").await.unwrap().0, "0", "{set}");
         let removed = call(&mut session, Some(version(3)), 4, "NULL").await.unwrap();

@@ -15,7 +15,7 @@ use lockfast_conformance::shorthand;
 use lockfast_core::{Address, Backend, Change, WriteRequest};
 
 pub use lockfast_conformance::shorthand::{
-    TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, refusal, ttl,
+    TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, refusal, request, ttl,
     wait_for_renewal,
 };
 pub use lockfast_faults::certificate;
@@ -116,7 +116,7 @@ pub fn version(id: u8) -> Version {
 }
 
 /// A write of a value, with the version that must be there.
-pub fn request(of: &str, expected: Option<Version>, id: u8, change: Change) -> WriteRequest {
+pub fn write_request(of: &str, expected: Option<Version>, id: u8, change: Change) -> WriteRequest {
     let expected = expected.map_or(Expected::Nothing, Expected::Version);
     WriteRequest { name: name(of), expected, change, id: [id; 16] }
 }

@@ -8,7 +8,7 @@ use lockfast_core::Change;
 
 use crate::kit::{
     PgBouncer, ROLE, SCHEMA, bounded, check_error, connect, connect_both, failure, hold, name,
-    queue_for, refusal, request, start, try_connect, ttl, url, version, wait_for_renewal,
+    queue_for, refusal, start, try_connect, ttl, url, version, wait_for_renewal, write_request,
 };
 
 const NAME: &str = "nightly";
@@ -42,7 +42,7 @@ async fn settings_of_the_role_and_the_database() {
     let (one, backend) = connect_both(&url(&postgres)).await;
     let two = connect(&url(&postgres)).await;
     let change = Change::Put { bytes: b"\0\\'\xff".to_vec(), keep: Some(TTL) };
-    let written = backend.write(request(NAME, None, 1, change)).await.unwrap();
+    let written = backend.write(write_request(NAME, None, 1, change)).await.unwrap();
     assert_eq!(written, WriteOutcome::Written(Some(version(1))));
     let value = backend.read(name(NAME)).await.unwrap().unwrap();
     assert_eq!(value.bytes, b"\0\\'\xff");

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::kit::{
     PgBouncer, ROLE, bounded, check_error, connect, connect_both, encode, hold, name, put,
-    queue_for, refusal, request, start, try_connect, ttl, url, wait_for_renewal,
+    queue_for, refusal, start, try_connect, ttl, url, wait_for_renewal, write_request,
 };
 
 const NAME: &str = "nightly";
@@ -103,7 +103,7 @@ async fn another_isolation_level() {
     let (locker, backend) = connect_both(&pooler.url_as(ROLE, "postgres")).await;
     let taken = crate::kit::failure(&locker, NAME).await;
     let read = backend.read(name(NAME)).await.unwrap_err();
-    let written = backend.write(request(NAME, None, 1, put(b"one"))).await.unwrap_err();
+    let written = backend.write(write_request(NAME, None, 1, put(b"one"))).await.unwrap_err();
     for error in [taken, read, written] {
         check_error(&error, ErrorKind::InvalidConfig, &["ALTER ROLE"]);
     }

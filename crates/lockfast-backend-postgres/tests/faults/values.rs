@@ -10,7 +10,7 @@ use lockfast_faults::proxy::{Link, Proxy};
 
 use crate::kit::{
     Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, connect_both, eventually,
-    name, put, request, start, url, version,
+    name, put, start, url, version, write_request,
 };
 
 /// All values: their names, versions and numbers of bytes.
@@ -40,7 +40,8 @@ async fn writes_at_the_same_moment() {
     for round in 0..4 {
         let write = |(at, (_, backend)): (u8, &(Locker, Arc<dyn Backend>))| {
             let id = 1 + round * CLIENTS + at;
-            let (backend, request) = (Arc::clone(backend), request("a", there, id, put(b"one")));
+            let (backend, request) =
+                (Arc::clone(backend), write_request("a", there, id, put(b"one")));
             tokio::spawn(async move { backend.write(request).await.unwrap() })
         };
         let writing: Vec<_> = (0..).zip(&clients).map(write).collect();
@@ -70,7 +71,8 @@ async fn a_lost_reply_to_a_write() {
     let mut expected = None;
     for id in 1..=2 {
         proxy.set_open(Link::SwallowReplies);
-        let written = bounded(far.write(request("a", expected, id, put(b"one")))).await.unwrap();
+        let written =
+            bounded(far.write(write_request("a", expected, id, put(b"one")))).await.unwrap();
         expected = Some(version(id));
         assert_eq!(written, WriteOutcome::Written(expected));
         assert_eq!(bounded(events.next()).await.unwrap().kind, WatchKind::Changed);
@@ -91,9 +93,9 @@ async fn a_write_that_comes_late() {
     let far = format!("postgres://{ROLE}@{}/postgres?request_timeout=1s", proxy.address());
     let (_locker, far) = connect_both(&far).await;
     proxy.set_open(Link::HoldRequests);
-    let written = bounded(far.write(request("a", None, 1, put(b"one")))).await.unwrap();
+    let written = bounded(far.write(write_request("a", None, 1, put(b"one")))).await.unwrap();
     assert_eq!(written, WriteOutcome::Written(Some(version(1))));
-    let removal = request("a", Some(version(1)), 2, Change::Remove);
+    let removal = write_request("a", Some(version(1)), 2, Change::Remove);
     assert_eq!(far.write(removal).await.unwrap(), WriteOutcome::Written(None));
     let log = postgres.socket_directory().join("log");
     let refused = || {
@@ -131,14 +133,15 @@ async fn values_of_another_form() {
         let error = backend.read(name(of)).await.unwrap_err();
         check_error(&error, ErrorKind::CorruptRecord, &["a value of another form"]);
         for expected in [None, Some(version(9))] {
-            let error = backend.write(request(of, expected, 1, put(b"mine"))).await.unwrap_err();
+            let error =
+                backend.write(write_request(of, expected, 1, put(b"mine"))).await.unwrap_err();
             check_error(&error, ErrorKind::CorruptRecord, &["a value of another form"]);
         }
         assert_eq!(stored(&postgres), before);
     }
     postgres.sql(&format!("ALTER TABLE {SCHEMA}.values RENAME COLUMN version TO revision"));
     let read = backend.read(name("a")).await.unwrap_err();
-    let written = backend.write(request("a", None, 1, put(b"mine"))).await.unwrap_err();
+    let written = backend.write(write_request("a", None, 1, put(b"mine"))).await.unwrap_err();
     for error in [read, written] {
         check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate"]);
     }

@@ -127,7 +127,7 @@ pub fn version(id: u8) -> Version {
 }
 
 /// A write of a value, with the version that must be there.
-pub fn request(of: &str, expected: Option<Version>, id: u8, change: Change) -> WriteRequest {
+pub fn write_request(of: &str, expected: Option<Version>, id: u8, change: Change) -> WriteRequest {
     let expected = expected.map_or(Expected::Nothing, Expected::Version);
     WriteRequest { name: name(of), expected, change, id: [id; 16] }
 }

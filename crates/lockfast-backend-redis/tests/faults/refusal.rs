@@ -6,15 +6,14 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use lockfast::{ErrorKind, LeaseStatus, Moment, Options, Released, Retry};
-use lockfast_core::{ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Wait};
 use lockfast_faults::server::Server as _;
 
 use crate::kit::direct::Direct;
 use crate::kit::rights::rights;
 use crate::kit::topology::{cut_off, start_cluster, wait_for_sync};
 use crate::kit::{
-    Redis, Setup, bounded, check_error, connect, eventually, failure, hold, refusal, try_connect,
-    ttl, wait_for_renewal,
+    Redis, Setup, bounded, check_error, connect, eventually, failure, hold, lose_the_right_on_one,
+    refusal, try_connect, ttl, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -336,40 +335,10 @@ async fn locks_without_rights_beside_others() {
 /// The user sees: `Permission` for that one; the others are renewed, and released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_right_on_one_lock_is_taken_away() {
-    const COUNT: usize = 20;
     let (redis, url) = start_with_user();
     let direct = Direct::connect(&url).await;
-    let (mut renewals, mut releases) = (Vec::new(), Vec::new());
-    for at in 0..COUNT {
-        let request = direct.request(&format!("app/{at}"), Wait::No);
-        let (name, ttl, lock_delay) = (request.name.clone(), request.ttl, request.lock_delay);
-        let holder = direct.take(request).await;
-        renewals.push(RenewRequest { name: name.clone(), holder, ttl, lock_delay });
-        releases.push(ReleaseRequest { name, holder });
-    }
-    let left = (0..COUNT).filter(|at| *at != 3).map(|at| format!("~app/{at}"));
-    let left = left.chain(["~lockfast:*".to_owned()]).collect::<Vec<_>>();
-    let command = ["ACL", "SETUSER", "locks", "resetkeys"];
-    redis.cli(&command.into_iter().chain(left.iter().map(String::as_str)).collect::<Vec<_>>());
-    let outcomes = bounded(direct.backend.renew(renewals)).await.unwrap();
-    for (at, outcome) in outcomes.iter().enumerate() {
-        match outcome {
-            RenewOutcome::Renewed => assert_ne!(at, 3),
-            RenewOutcome::Unanswered(error) => {
-                assert_eq!(at, 3, "{error}");
-                check_error(error, ErrorKind::Permission, &["ACL"]);
-            }
-            outcome @ RenewOutcome::Lost(_) => panic!("{at}: {outcome:?}"),
-        }
-    }
-    let releasing = releases.into_iter().map(|request| {
-        let direct = direct.clone();
-        tokio::spawn(async move { direct.backend.release(request).await })
-    });
-    for (at, released) in releasing.collect::<Vec<_>>().into_iter().enumerate() {
-        let released = bounded(released).await.unwrap();
-        assert!(at == 3 || matches!(released, Ok(ReleaseOutcome::Released)), "{at}: {released:?}");
-    }
+    let withdraw = |left: &[String]| redis.restrict("locks", left);
+    lose_the_right_on_one(&direct.backend, direct.client, withdraw, ErrorKind::Permission).await;
 }
 
 /// A server has so many databases and no more.

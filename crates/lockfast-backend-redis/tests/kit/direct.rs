@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, Change, ClientId, ConnectContext, Expected,
-    HolderId, Label, LockName, LossReporter, Mode, Moment, Query, ReleaseOutcome, ReleaseRequest,
-    Result, Version, VersionedValue, Wait, WriteOutcome, WriteRequest,
+    HolderId, Label, LockName, LossReporter, Moment, Query, ReleaseOutcome, ReleaseRequest, Result,
+    Version, VersionedValue, Wait, WriteOutcome, WriteRequest,
 };
 use tokio::runtime::Handle;
 
-use super::{bounded, eventually};
+use super::{bounded, eventually, shorthand};
 
 /// Of every lease, so long that no test sees its end.
 pub const TTL: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ pub const TTL: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Direct {
     pub backend: Arc<dyn Backend>,
-    client: ClientId,
+    pub client: ClientId,
 }
 
 impl Direct {
@@ -41,16 +41,7 @@ impl Direct {
     }
 
     pub fn request(&self, name: &str, wait: Wait) -> AcquireRequest {
-        AcquireRequest {
-            name: LockName::new(name).unwrap(),
-            mode: Mode::Exclusive,
-            holder: HolderId::random(self.client).unwrap(),
-            ttl: TTL,
-            lock_delay: Duration::ZERO,
-            wait,
-            detached: false,
-            floor: None,
-        }
+        shorthand::request(self.client, name, TTL, wait)
     }
 
     pub async fn take(&self, request: AcquireRequest) -> HolderId {

@@ -12,8 +12,8 @@ use lockfast::{Locker, Result};
 use lockfast_conformance::shorthand;
 
 pub use lockfast_conformance::shorthand::{
-    TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, queue_for, refusal, ttl,
-    wait_for_jeopardy, wait_for_renewal,
+    TIME_MAX, bounded, check_error, failure, hold, hold_detached, lose_the_right_on_one, loss,
+    queue_for, refusal, ttl, wait_for_jeopardy, wait_for_renewal,
 };
 pub use lockfast_faults::redis::{Redis, Setup, topology};
 pub use lockfast_faults::signpost::Signpost;

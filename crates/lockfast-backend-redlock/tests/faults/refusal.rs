@@ -1,17 +1,13 @@
 //! Nodes that answer, but say no: to what concerns one lock and not the others, or for a while.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, LockName, Mode, Released};
-use lockfast_core::{
-    AcquireOutcome, AcquireRequest, ClientId, HolderId, ReleaseOutcome, ReleaseRequest,
-    RenewOutcome, RenewRequest, Wait,
-};
+use lockfast::{ErrorKind, Released};
+use lockfast_core::ClientId;
 
 use crate::kit::{
     Nodes, bounded, check_error, connect, connect_backend, eventually, failure, hold, hold_on_all,
-    ttl,
+    lose_the_right_on_one, ttl,
 };
 
 const NAME: &str = "nightly";
@@ -50,54 +46,11 @@ async fn locks_without_rights_beside_others() {
 /// taken away: the others are renewed, and released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_right_on_one_lock_is_taken_away() {
-    const COUNT: usize = 20;
     let nodes = Nodes::start_with_user(3, "~app/*");
     let client = ClientId::random().unwrap();
     let backend = connect_backend(&nodes.user_url(), client).await;
-    let (mut renewals, mut releases) = (Vec::new(), Vec::new());
-    for at in 0..COUNT {
-        let name = LockName::new(format!("app/{at}")).unwrap();
-        let holder = HolderId::random(client).unwrap();
-        let (ttl, lock_delay) = (Duration::from_secs(600), Duration::ZERO);
-        let request = AcquireRequest {
-            name: name.clone(),
-            mode: Mode::Exclusive,
-            holder,
-            ttl,
-            lock_delay,
-            wait: Wait::No,
-            detached: false,
-            floor: None,
-        };
-        let outcome = bounded(backend.acquire(request)).await.unwrap();
-        assert!(matches!(outcome, AcquireOutcome::Granted(_)), "{outcome:?}");
-        renewals.push(RenewRequest { name: name.clone(), holder, ttl, lock_delay });
-        releases.push(ReleaseRequest { name, holder });
-    }
-    let left = (0..COUNT).filter(|at| *at != 3).map(|at| format!("~app/{at}"));
-    let left = left.chain(["~lockfast:*".to_owned()]).collect::<Vec<_>>();
-    let command = ["ACL", "SETUSER", "locks", "resetkeys"];
-    let command: Vec<&str> = command.into_iter().chain(left.iter().map(String::as_str)).collect();
-    nodes.0.iter().for_each(|node| drop(node.cli(&command)));
-    let outcomes = bounded(backend.renew(renewals)).await.unwrap();
-    for (at, outcome) in outcomes.iter().enumerate() {
-        match outcome {
-            RenewOutcome::Renewed => assert_ne!(at, 3),
-            RenewOutcome::Unanswered(error) => {
-                assert_eq!(at, 3, "{error}");
-                check_error(error, ErrorKind::NoQuorum, &["ACL"]);
-            }
-            outcome @ RenewOutcome::Lost(_) => panic!("{at}: {outcome:?}"),
-        }
-    }
-    let releasing = releases.into_iter().map(|request| {
-        let backend = Arc::clone(&backend);
-        tokio::spawn(async move { backend.release(request).await })
-    });
-    for (at, released) in releasing.collect::<Vec<_>>().into_iter().enumerate() {
-        let released = bounded(released).await.unwrap();
-        assert!(at == 3 || matches!(released, Ok(ReleaseOutcome::Released)), "{at}: {released:?}");
-    }
+    let withdraw = |left: &[String]| nodes.0.iter().for_each(|node| node.restrict("locks", left));
+    lose_the_right_on_one(&backend, client, withdraw, ErrorKind::NoQuorum).await;
 }
 
 /// B142, P5: a node that does not take a release at the moment is told again, although its

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use lockfast_backend_zookeeper::connect;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, HolderId, Label,
-    LockName, LossReporter, Mode, Moment, RenewOutcome, RenewRequest, Wait,
+    AcquireOutcome, Address, Backend, ClientId, ConnectContext, Label, LossReporter, Moment,
+    RenewOutcome, RenewRequest, Wait,
 };
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::proxy::{Link, Proxy};
 use tokio::runtime::Handle;
 
-use crate::kit::{Kind, Setup, TIME_MAX, bounded, eventually, url_at};
+use crate::kit::{Kind, Setup, TIME_MAX, bounded, eventually, request, url_at};
 
 /// Few enough that all are granted before the first has moved.
 const LOCKS: usize = 40;
@@ -29,19 +29,6 @@ async fn connect_to(url: &str, client: ClientId) -> Arc<dyn Backend> {
         losses: LossReporter::new(|_| {}),
     };
     bounded(connect(Address::parse(url).unwrap(), context)).await.unwrap()
-}
-
-fn request(name: &str, client: ClientId) -> AcquireRequest {
-    AcquireRequest {
-        name: LockName::new(name).unwrap(),
-        mode: Mode::Exclusive,
-        holder: HolderId::random(client).unwrap(),
-        ttl: TTL,
-        lock_delay: Duration::ZERO,
-        wait: Wait::Forever,
-        detached: false,
-        floor: None,
-    }
 }
 
 /// B118: P10. Locks that were handed over together are renewed in one batch before any has moved to the
@@ -61,7 +48,7 @@ async fn brief_grants_are_confirmed_side_by_side() {
         dying.create(&format!("/{name}"), b"");
         let claim = format!("/{name}/lock-");
         dying.try_create(&claim, b"", Kind::EphemeralSequential, &[]).unwrap();
-        let (backend, request) = (Arc::clone(&backend), request(name, client));
+        let (backend, request) = (Arc::clone(&backend), request(client, name, TTL, Wait::Forever));
         waiters.push(tokio::spawn(async move {
             let renewal = RenewRequest {
                 name: request.name.clone(),

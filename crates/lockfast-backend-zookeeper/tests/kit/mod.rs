@@ -13,7 +13,7 @@ use lockfast::{Locker, Result};
 use lockfast_conformance::shorthand;
 
 pub use lockfast_conformance::shorthand::{
-    TIME_MAX, bounded, check_error, failure, hold, loss, queue_for, refusal, ttl,
+    TIME_MAX, bounded, check_error, failure, hold, loss, queue_for, refusal, request, ttl,
     wait_for_jeopardy, wait_for_renewal,
 };
 pub use lockfast_faults::certificate;

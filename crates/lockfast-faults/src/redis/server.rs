@@ -193,6 +193,14 @@ impl Redis {
         });
     }
 
+    /// Leaves a user the rights on the keys of these names and on Lockfast's own.
+    pub fn restrict(&self, user: &str, names: &[String]) {
+        let keys: Vec<String> = names.iter().map(|name| format!("~{name}")).collect();
+        let command = ["ACL", "SETUSER", user, "resetkeys", "~lockfast:*"];
+        let keys = keys.iter().map(String::as_str);
+        self.cli(&command.into_iter().chain(keys).collect::<Vec<_>>());
+    }
+
     /// What redis-cli prints for a command that must succeed.
     pub fn cli(&self, arguments: &[&str]) -> String {
         let (succeeded, said) = self.try_cli(arguments);
