@@ -19,7 +19,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use lockfast_core::{
-    Diagnosis, Error, ErrorKind, LockName, LockView, LossCause, Mode, Profile, Result,
+    Diagnosis, Error, ErrorKind, Guarantee, LockName, LockView, LossCause, Mode, Profile, Result,
 };
 
 use crate::lease::handle::{Lease, Released};
@@ -95,6 +95,11 @@ impl Locker {
     /// As [`crate::Locker::profile`].
     pub fn profile(&self) -> &Profile {
         self.0.profile()
+    }
+
+    /// As [`crate::Locker::guarantee`].
+    pub fn guarantee(&self) -> Guarantee {
+        self.0.guarantee()
     }
 
     /// As [`crate::Locker::lock`].
