@@ -256,6 +256,7 @@ impl Refresh {
 
 /// What came of [`Refresh::start`].
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it is taken apart where it is answered")]
 pub enum RefreshAttempt {
     /// The value: fresh, or good enough while somebody else computes the next.
     Fresh(Vec<u8>),
