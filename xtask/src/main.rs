@@ -8,6 +8,7 @@
 mod bench;
 mod deps;
 mod fix;
+mod matrix;
 mod page;
 mod repeat;
 mod setup;
@@ -67,6 +68,11 @@ const COMMANDS: &[Command] = &[
         name: "bench",
         about: "measure against what the machine can do at best; --write updates the docs",
         run: bench::run,
+    },
+    Command {
+        name: "matrix",
+        about: "which store has which primitive and promises what; --write updates the docs",
+        run: matrix::run,
     },
     Command {
         name: "repeat",

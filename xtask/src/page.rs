@@ -14,6 +14,12 @@ pub(crate) fn write(page: &str, command: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
+/// What stands between the marks, if they are there.
+pub(crate) fn section<'a>(page: &'a str, command: &str) -> Option<&'a str> {
+    let (_, rest) = page.split_once(&format!("<!-- begin: {command} -->\n"))?;
+    rest.split_once(&format!("<!-- end: {command} -->")).map(|(text, _)| text)
+}
+
 /// The page with another text between the marks.
 fn replaced(page: &str, command: &str, text: &str) -> Result<String> {
     let (begin, end) = (format!("<!-- begin: {command} -->"), format!("<!-- end: {command} -->"));
@@ -35,6 +41,8 @@ mod tests {
         let expected = "a\n<!-- begin: x -->\nnew\n<!-- end: x -->\nb";
         assert_eq!(replaced(page, "x", "new\n").unwrap(), expected);
         assert!(replaced(page, "y", "new\n").is_err());
+        assert_eq!(section(page, "x"), Some("old\n"));
+        assert_eq!(section(page, "y"), None);
         assert!(replaced("<!-- end: x --><!-- begin: x --><!-- end: x -->", "x", "").is_err());
     }
 }
