@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a build tool talks to people")]
 
 mod bench;
+mod choose;
 mod deps;
 mod fix;
 mod matrix;
@@ -68,6 +69,11 @@ const COMMANDS: &[Command] = &[
         name: "bench",
         about: "measure against what the machine can do at best; --write updates the docs",
         run: bench::run,
+    },
+    Command {
+        name: "choose",
+        about: "measure all stores side by side: choose [--write | --blank] [STORE…]",
+        run: choose::run,
     },
     Command {
         name: "matrix",

@@ -2,6 +2,7 @@
 //! is a function from the tree to what it found, so that it can be tested on a made-up tree.
 
 mod contract;
+mod figures;
 mod guarantees;
 mod layout;
 mod prose;
@@ -60,6 +61,7 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     layout::code_map,
     contract::promises,
     guarantees::tests_exist,
+    figures::are_dated,
     prose::titles,
     prose::links,
 ];
