@@ -6,8 +6,10 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a build tool talks to people")]
 
 mod bench;
+mod choose;
 mod deps;
 mod fix;
+mod matrix;
 mod page;
 mod repeat;
 mod setup;
@@ -67,6 +69,16 @@ const COMMANDS: &[Command] = &[
         name: "bench",
         about: "measure against what the machine can do at best; --write updates the docs",
         run: bench::run,
+    },
+    Command {
+        name: "choose",
+        about: "measure all stores side by side: choose [--write | --blank] [STORE…]",
+        run: choose::run,
+    },
+    Command {
+        name: "matrix",
+        about: "which store has which primitive and promises what; --write updates the docs",
+        run: matrix::run,
     },
     Command {
         name: "repeat",

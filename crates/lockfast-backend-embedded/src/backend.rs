@@ -58,7 +58,7 @@ pub(crate) async fn connect(
     Ok(Arc::new(Embedded { inbox, bell, profile: profile(witness) }))
 }
 
-fn profile(witness: PathBuf) -> Profile {
+pub(crate) fn profile(witness: PathBuf) -> Profile {
     Profile {
         backend: "embedded",
         guarantee: Guarantee::Correctness,

@@ -36,9 +36,10 @@ mod waiting;
 mod wire;
 mod write_lock;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Profile, Result};
 
 use config::Config;
 
@@ -46,6 +47,12 @@ pub use diagnosis::CHECKS;
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["memory", "embedded"];
+
+/// What the stores of this crate promise with the defaults of their options, each with what its URL starts with, for tables: no
+/// server is asked.
+pub fn profiles() -> Vec<(&'static str, Profile)> {
+    vec![("memory:", memory::profile()), ("embedded:", backend::profile(PathBuf::new()))]
+}
 
 /// Connects to the store at `address`.
 ///

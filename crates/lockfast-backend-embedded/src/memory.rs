@@ -48,7 +48,7 @@ pub(crate) fn connect(name: Option<String>, context: ConnectContext) -> Result<A
     Ok(Arc::new(Memory { store, client, profile: profile() }))
 }
 
-fn profile() -> Profile {
+pub(crate) fn profile() -> Profile {
     Profile {
         backend: "memory",
         guarantee: Guarantee::Correctness,

@@ -35,7 +35,7 @@ pub(crate) const CHECKS: &[&str] = &[
 ];
 
 /// The shortest lease of members with the usual election timeout.
-const TTL_MIN_USUAL: Duration = Duration::from_secs(2);
+pub(crate) const TTL_MIN_USUAL: Duration = Duration::from_secs(2);
 
 /// What helps where the newest servers tell nobody else.
 const TELL_ROOT: &str = "ask as a user with the role root";

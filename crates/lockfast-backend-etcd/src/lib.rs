@@ -35,13 +35,19 @@ mod wire;
 
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Profile, Result};
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["etcd", "etcds"];
 
 /// The names of the checks that [`diagnose`] may report.
 pub const CHECKS: &[&str] = diagnosis::CHECKS;
+
+/// What this store promises with the defaults of a cluster, each with what its URL starts with, for tables: no
+/// server is asked.
+pub fn profiles() -> Vec<(&'static str, Profile)> {
+    vec![("etcd:", backend::profile(diagnosis::TTL_MIN_USUAL))]
+}
 
 /// Connects to the store at `address`.
 ///

@@ -22,13 +22,21 @@ mod wire;
 
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Migration, Result};
+use lockfast_core::{
+    Address, Backend, BoxFuture, ConnectContext, Diagnosis, Migration, Profile, Result,
+};
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["mysql", "mariadb"];
 
 /// The names of the checks that [`diagnose`] may report.
 pub const CHECKS: &[&str] = diagnosis::CHECKS;
+
+/// What this store promises with the defaults of a server, each with what its URL starts with, for tables: no
+/// server is asked.
+pub fn profiles() -> Vec<(&'static str, Profile)> {
+    vec![("mysql:", backend::profile())]
+}
 
 /// Connects to the store at `address`, and creates its schema if there is none and the user may.
 ///

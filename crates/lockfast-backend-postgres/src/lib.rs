@@ -28,13 +28,21 @@ mod wire;
 
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Migration, Result};
+use lockfast_core::{
+    Address, Backend, BoxFuture, ConnectContext, Diagnosis, Migration, Profile, Result,
+};
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["postgres", "postgresql"];
 
 /// The names of the checks that [`diagnose`] may report.
 pub const CHECKS: &[&str] = diagnosis::CHECKS;
+
+/// What the stores of this crate promise with the defaults of a server, each with what its URL starts with, for tables: no
+/// server is asked.
+pub fn profiles() -> Vec<(&'static str, Profile)> {
+    vec![("postgres:", backend::profile()), ("postgres:?mode=advisory", advisory::profile())]
+}
 
 /// Connects to the store at `address`. Where its schema is missing, it is created if the rights
 /// allow.

@@ -106,7 +106,7 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
 }
 
 /// What this store promises.
-pub(crate) fn profile(config: &Config) -> Profile {
+pub(crate) fn profile(on_data_loss: &OnDataLoss) -> Profile {
     Profile {
         backend: "redis",
         guarantee: Guarantee::Efficiency,
@@ -116,7 +116,7 @@ pub(crate) fn profile(config: &Config) -> Profile {
         expiry: Expiry::Ttl,
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
-        ttl: match config.on_data_loss {
+        ttl: match *on_data_loss {
             OnDataLoss::Warn => TtlLimits::LOCKFAST,
             OnDataLoss::Quarantine { max_ttl } => TtlLimits {
                 max: max_ttl.clamp(TtlLimits::LOCKFAST.min, TtlLimits::LOCKFAST.max),
@@ -144,7 +144,7 @@ impl fmt::Debug for Redis {
 
 impl Redis {
     fn new(store: Arc<Store>, reach: Reached, tasks: Vec<AbortHandle>) -> Self {
-        let profile = profile(store.config());
+        let profile = profile(&store.config().on_data_loss);
         let (listing, tries) = (Mutex::default(), Tries::default());
         Self { store, profile, listing, tries, _reach: reach, tasks }
     }

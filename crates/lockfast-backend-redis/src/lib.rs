@@ -55,10 +55,16 @@ pub use diagnosis::CHECKS;
 
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Profile, Result};
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"];
+
+/// What this store promises with the defaults of its options, each with what its URL starts with, for tables: no
+/// server is asked.
+pub fn profiles() -> Vec<(&'static str, Profile)> {
+    vec![("redis:", backend::profile(&config::OnDataLoss::Warn))]
+}
 
 /// Connects to the store at `address`.
 ///

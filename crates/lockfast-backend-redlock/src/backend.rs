@@ -43,7 +43,7 @@ pub(crate) struct Redlock {
 /// Connects to the nodes at `address`.
 pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result<Arc<dyn Backend>> {
     let config = Config::read(&address)?;
-    let profile = profile(&config);
+    let profile = profile(config.nodes.len());
     let mut dialers = Vec::with_capacity(config.nodes.len());
     for node in &config.nodes {
         let mut node = node.clone();
@@ -122,12 +122,12 @@ const ONE_HOLDER: &str = "several servers that do not know each other can only g
 const NO_ORDER: &str = "its nodes know nothing of each other, so that no write is the last on all of \
      them; use a store that decides in one place";
 
-/// What this store promises.
-pub(crate) fn profile(config: &Config) -> Profile {
+/// What this store promises on so many servers.
+pub(crate) fn profile(nodes: usize) -> Profile {
     Profile {
         backend: "redlock",
         guarantee: Guarantee::Efficiency,
-        because: match config.nodes.len() % 2 {
+        because: match nodes % 2 {
             0 => {
                 "a quorum of servers decides, but who holds a lock depends on their clocks and on \
                  what they remember; an even number of them tolerates no more failures than one \

@@ -85,7 +85,7 @@ pub(crate) async fn diagnose(address: Address) -> Result<Diagnosis> {
     for (name, facts) in &seen {
         findings.extend(examine(facts, &setting).into_iter().map(|finding| finding.at(*name)));
     }
-    let profile = profile(&config);
+    let profile = profile(config.nodes.len());
     Ok(Diagnosis::conclude(findings, profile.guarantee, profile.because))
 }
 

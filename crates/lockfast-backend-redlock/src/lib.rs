@@ -33,10 +33,16 @@ pub use diagnosis::CHECKS;
 
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Profile, Result};
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["redlock"];
+
+/// What this store promises with the defaults of an odd number of servers, each with what its URL starts with, for tables: no
+/// server is asked.
+pub fn profiles() -> Vec<(&'static str, Profile)> {
+    vec![("redlock:", backend::profile(3))]
+}
 
 /// Connects to the servers at `address`, of which a minority may be out of reach.
 ///

@@ -26,14 +26,24 @@ mod watcher;
 mod wire;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Result};
+use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Profile, Result};
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["zookeeper", "zookeepers"];
 
 /// The names of the checks that [`diagnose`] may report.
 pub const CHECKS: &[&str] = diagnosis::CHECKS;
+
+/// What this store promises with the defaults of a server, each with what its URL starts with, for tables: no
+/// server is asked.
+pub fn profiles() -> Vec<(&'static str, Profile)> {
+    vec![("zookeeper:", backend::profile(TTL_LIMITS_USUAL, true))]
+}
+
+/// 2 to 20 ticks of 2 s.
+const TTL_LIMITS_USUAL: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(40));
 
 /// Connects to the store at `address`.
 ///

@@ -39,6 +39,15 @@ pub enum Order {
     None,
 }
 
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fifo => "first come, first served",
+            Self::None => "none",
+        })
+    }
+}
+
 /// What ends a lease whose holder is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -55,6 +64,16 @@ pub enum Expiry {
     Session,
 }
 
+impl fmt::Display for Expiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ttl => "its ttl",
+            Self::ProcessDeath { .. } => "the kernel, at once; the ttl if it hangs",
+            Self::Session => "the end of its session",
+        })
+    }
+}
+
 /// How far a store reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -67,6 +86,16 @@ pub enum Reach {
     Network,
 }
 
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Process => "one process",
+            Self::Host => "one machine",
+            Self::Network => "every machine",
+        })
+    }
+}
+
 /// What outlives a crash of the store's machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -77,6 +106,16 @@ pub enum FenceSurvival {
     Durable,
     /// The fence rises across the loss of all data while the store's clock does not run back.
     DataLoss,
+}
+
+impl fmt::Display for FenceSurvival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Process => "the process's life, while its clock does not run back",
+            Self::Durable => "crashes and restarts",
+            Self::DataLoss => "the loss of all data, while the store's clock does not run back",
+        })
+    }
 }
 
 /// What a store may lack. An exclusive lock, and the end of a lease, every store has.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use lockfast_core::error::quote;
 use lockfast_core::{
-    Address, Backend, BoxFuture, ConnectContext, Diagnosis, Error, ErrorKind, Migration, Result,
+    Address, Backend, BoxFuture, ConnectContext, Diagnosis, Error, ErrorKind, Migration, Profile,
+    Result,
 };
 
 type Connect = fn(Address, ConnectContext) -> BoxFuture<'static, Result<Arc<dyn Backend>>>;
@@ -23,6 +24,8 @@ pub(crate) struct Entry {
     pub(crate) diagnose: Diagnose,
     /// What is looked at there.
     checks: &'static [&'static str],
+    /// What it promises.
+    profiles: fn() -> Vec<(&'static str, Profile)>,
 }
 
 const BACKENDS: &[Entry] = &[
@@ -33,6 +36,7 @@ const BACKENDS: &[Entry] = &[
         migrate: None,
         diagnose: lockfast_backend_embedded::diagnose,
         checks: lockfast_backend_embedded::CHECKS,
+        profiles: lockfast_backend_embedded::profiles,
     },
     #[cfg(feature = "etcd")]
     Entry {
@@ -41,6 +45,7 @@ const BACKENDS: &[Entry] = &[
         migrate: None,
         diagnose: lockfast_backend_etcd::diagnose,
         checks: lockfast_backend_etcd::CHECKS,
+        profiles: lockfast_backend_etcd::profiles,
     },
     #[cfg(feature = "mysql")]
     Entry {
@@ -49,6 +54,7 @@ const BACKENDS: &[Entry] = &[
         migrate: Some(lockfast_backend_mysql::migrate),
         diagnose: lockfast_backend_mysql::diagnose,
         checks: lockfast_backend_mysql::CHECKS,
+        profiles: lockfast_backend_mysql::profiles,
     },
     #[cfg(feature = "redis")]
     Entry {
@@ -57,6 +63,7 @@ const BACKENDS: &[Entry] = &[
         migrate: None,
         diagnose: lockfast_backend_redis::diagnose,
         checks: lockfast_backend_redis::CHECKS,
+        profiles: lockfast_backend_redis::profiles,
     },
     #[cfg(feature = "redlock")]
     Entry {
@@ -65,6 +72,7 @@ const BACKENDS: &[Entry] = &[
         migrate: None,
         diagnose: lockfast_backend_redlock::diagnose,
         checks: lockfast_backend_redlock::CHECKS,
+        profiles: lockfast_backend_redlock::profiles,
     },
     #[cfg(feature = "postgres")]
     Entry {
@@ -73,6 +81,7 @@ const BACKENDS: &[Entry] = &[
         migrate: Some(lockfast_backend_postgres::migrate),
         diagnose: lockfast_backend_postgres::diagnose,
         checks: lockfast_backend_postgres::CHECKS,
+        profiles: lockfast_backend_postgres::profiles,
     },
     #[cfg(feature = "zookeeper")]
     Entry {
@@ -81,6 +90,7 @@ const BACKENDS: &[Entry] = &[
         migrate: None,
         diagnose: lockfast_backend_zookeeper::diagnose,
         checks: lockfast_backend_zookeeper::CHECKS,
+        profiles: lockfast_backend_zookeeper::profiles,
     },
 ];
 
@@ -115,6 +125,11 @@ pub(crate) fn known_checks() -> Vec<(&'static str, &'static str)> {
     checks.collect()
 }
 
+/// What all stores that were compiled in promise, each with what its URL starts with.
+pub(crate) fn known_profiles() -> Vec<(&'static str, Profile)> {
+    BACKENDS.iter().flat_map(|entry| (entry.profiles)()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,5 +142,14 @@ mod tests {
             assert!(error.to_string().contains(&scheme));
         }
         assert!(!error.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn every_store_says_what_it_promises() {
+        for (url, profile) in known_profiles() {
+            assert!(url.starts_with(&format!("{}:", profile.backend)), "{url}");
+        }
+        let has_profile = |entry: &&Entry| !(entry.profiles)().is_empty();
+        assert_eq!(BACKENDS.iter().filter(has_profile).count(), BACKENDS.len());
     }
 }

@@ -100,9 +100,25 @@ pub fn known_schemes() -> Vec<String> {
     connect::known_schemes()
 }
 
+/// What every store that was compiled in promises with the usual settings of its servers, each with
+/// what its URL starts with. No server is asked: what one promises as it is set up,
+/// [`Locker::profile`] says.
+///
+/// ```
+/// use lockfast::Guarantee;
+///
+/// let stores = lockfast::known_profiles();
+/// let embedded = stores.iter().find(|(url, _)| *url == "embedded:").expect("compiled in");
+/// assert_eq!(embedded.1.guarantee, Guarantee::Correctness);
+/// ```
+pub fn known_profiles() -> Vec<(&'static str, Profile)> {
+    connect::known_profiles()
+}
+
 /// The examples on the front page and in the guides are held to the API.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/choosing.md")]
 #[doc = include_str!("../../../docs/guides/elect.md")]
 #[doc = include_str!("../../../docs/guides/once.md")]
 #[doc = include_str!("../../../docs/guides/shared-state.md")]

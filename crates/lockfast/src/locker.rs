@@ -85,6 +85,26 @@ impl Locker {
         self.store.backend.profile()
     }
 
+    /// What a grant of this store is good for: to keep data right, or only to save work. A program
+    /// that must not run on less says so before it connects: [`LockerBuilder::require`].
+    ///
+    /// ```
+    /// use lockfast::{Guarantee, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?; // `redis:` gives `Guarantee::Efficiency`
+    /// if locker.guarantee() < Guarantee::Correctness {
+    ///     println!("only for work that may be done twice: {}", locker.profile().because);
+    /// }
+    /// assert_eq!(locker.guarantee(), Guarantee::Correctness);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn guarantee(&self) -> Guarantee {
+        self.profile().guarantee
+    }
+
     /// A lock that one holder has at a time.
     ///
     /// # Errors

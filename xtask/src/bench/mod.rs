@@ -3,8 +3,11 @@
 
 mod database;
 mod etcd;
+pub(crate) mod figures;
 mod local;
+mod optimistic;
 mod peer;
+mod plot;
 mod redis;
 mod redlock;
 mod sample;
@@ -20,25 +23,47 @@ use crate::step::{Step, timed};
 use crate::{page, tree};
 use sample::Sample;
 
-const PAGE: &str = "docs/performance.md";
+/// The page with all sections.
+pub(crate) const PAGE: &str = "docs/performance.md";
+/// What the marks of the comparison of optimistic updates and locks say.
+pub(crate) const OPTIMISTIC: &str = "cargo xtask bench optimistic";
 
 /// A section of the page.
 struct Part {
     name: &'static str,
     /// What its marks on the page say.
     mark: &'static str,
-    run: fn() -> Result<String>,
+    run: fn() -> Result<Section>,
+}
+
+/// What a part makes.
+struct Section {
+    /// What stands between its marks.
+    text: String,
+    /// A picture beside the page, with its path.
+    picture: Option<(&'static str, String)>,
+}
+
+impl From<String> for Section {
+    fn from(text: String) -> Self {
+        Self { text, picture: None }
+    }
 }
 
 const PARTS: &[Part] = &[
-    Part { name: "local", mark: "cargo xtask bench", run: local::run },
-    Part { name: "redis", mark: "cargo xtask bench redis", run: redis::run },
-    Part { name: "redlock", mark: "cargo xtask bench redlock", run: redlock::run },
-    Part { name: "postgres", mark: "cargo xtask bench postgres", run: database::run_postgres },
-    Part { name: "mysql", mark: "cargo xtask bench mysql", run: database::run_mysql },
-    Part { name: "etcd", mark: "cargo xtask bench etcd", run: etcd::run },
-    Part { name: "zookeeper", mark: "cargo xtask bench zookeeper", run: zookeeper::run },
+    part("local", "cargo xtask bench", || Ok(local::run()?.into())),
+    part("redis", "cargo xtask bench redis", || Ok(redis::run()?.into())),
+    part("redlock", "cargo xtask bench redlock", || Ok(redlock::run()?.into())),
+    part("postgres", "cargo xtask bench postgres", || Ok(database::run_postgres()?.into())),
+    part("mysql", "cargo xtask bench mysql", || Ok(database::run_mysql()?.into())),
+    part("etcd", "cargo xtask bench etcd", || Ok(etcd::run()?.into())),
+    part("zookeeper", "cargo xtask bench zookeeper", || Ok(zookeeper::run()?.into())),
+    part("optimistic", OPTIMISTIC, optimistic::run),
 ];
+
+const fn part(name: &'static str, mark: &'static str, run: fn() -> Result<Section>) -> Part {
+    Part { name, mark, run }
+}
 
 /// Measures and prints the tables.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -46,10 +71,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let (writes, names): (Vec<_>, Vec<_>) = arguments.iter().partition(is_write);
     let parts = chosen(&names)?;
     for part in parts {
-        let text = (part.run)()?;
+        let Section { text, picture } = (part.run)()?;
         println!("\n{text}");
-        if !writes.is_empty() {
-            page::write(PAGE, part.mark, &text)?;
+        if writes.is_empty() {
+            continue;
+        }
+        page::write(PAGE, part.mark, &text)?;
+        if let Some((path, picture)) = picture {
+            std::fs::write(tree::root()?.join(path), picture)?;
+            println!("written to {path}");
         }
     }
     Ok(())
@@ -121,7 +151,7 @@ fn times(ratio: f64) -> String {
     if ratio < 0.1 { format!("{ratio:.3} ×") } else { format!("{ratio:.2} ×") }
 }
 
-fn thousands(number: f64) -> String {
+pub(crate) fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -2,6 +2,7 @@
 //! is a function from the tree to what it found, so that it can be tested on a made-up tree.
 
 mod contract;
+mod figures;
 mod guarantees;
 mod layout;
 mod prose;
@@ -13,8 +14,8 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
-use crate::refuse_arguments;
 use crate::tree::{File, Tree};
+use crate::{matrix, refuse_arguments};
 
 /// One place where a rule is broken.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub(crate) struct Finding {
 
 impl Finding {
     /// Something about a file or folder as a whole.
-    fn of(path: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn of(path: &str, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line: None, message: message.into() }
     }
 
@@ -60,6 +61,7 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     layout::code_map,
     contract::promises,
     guarantees::tests_exist,
+    figures::are_dated,
     prose::titles,
     prose::links,
 ];
@@ -68,7 +70,8 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     refuse_arguments(arguments)?;
     let tree = Tree::load()?;
-    let findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
+    let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
+    findings.extend(matrix::findings(&tree)?);
     for finding in &findings {
         eprintln!("{finding}");
     }

@@ -130,6 +130,6 @@ pub(crate) async fn diagnose(address: Address) -> Result<Diagnosis> {
         _ => Facts::gather(&dialer).await.map(|facts| examine(&facts, &setting)),
     };
     let findings = found.map_err(|failure| failure.to_error())?;
-    let profile = backend::profile(dialer.config());
+    let profile = backend::profile(&dialer.config().on_data_loss);
     Ok(Diagnosis::conclude(findings, profile.guarantee, profile.because))
 }

@@ -24,8 +24,8 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use lockfast_core::{
-    Diagnosis, Error, ErrorKind, Fence, HolderId, LockName, LockView, Migration, Mode, Moment,
-    Profile, ReleaseOutcome, Result, RevokeOutcome, WatchEvent,
+    Diagnosis, Error, ErrorKind, Fence, Guarantee, HolderId, LockName, LockView, Migration, Mode,
+    Moment, Profile, ReleaseOutcome, Result, RevokeOutcome, WatchEvent,
 };
 use tokio::task::coop::poll_proceed;
 
@@ -142,6 +142,11 @@ impl Locker {
     /// As [`Locker::profile`](crate::Locker::profile).
     pub fn profile(&self) -> &Profile {
         self.0.profile()
+    }
+
+    /// As [`Locker::guarantee`](crate::Locker::guarantee).
+    pub fn guarantee(&self) -> Guarantee {
+        self.0.guarantee()
     }
 
     /// As [`Locker::mutex`](crate::Locker::mutex).
