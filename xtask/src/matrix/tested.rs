@@ -39,7 +39,7 @@ const SHOWN: &[Shown] = &[
     ),
     shown("lock-delay", &["lock_delay::keeps_the_lock_after_expiry"]),
     shown("floor", &["fencing::rises_above_the_floor"]),
-    shown("re-entrance", &["lease::ends_with_its_last_guard"]),
+    shown("re-entrance", &["reentrance::ends_with_its_last_guard"]),
 ];
 
 const fn shown(primitive: &'static str, cases: &'static [&'static str]) -> Shown {
