@@ -8,6 +8,7 @@ mod local;
 mod optimistic;
 mod peer;
 mod plot;
+mod primitives;
 mod redis;
 mod redlock;
 mod sample;
@@ -59,6 +60,7 @@ const PARTS: &[Part] = &[
     part("etcd", "cargo xtask bench etcd", || Ok(etcd::run()?.into())),
     part("zookeeper", "cargo xtask bench zookeeper", || Ok(zookeeper::run()?.into())),
     part("optimistic", OPTIMISTIC, optimistic::run),
+    part("primitives", primitives::MARK, || Ok(primitives::run()?.into())),
 ];
 
 const fn part(name: &'static str, mark: &'static str, run: fn() -> Result<Section>) -> Part {
