@@ -50,7 +50,10 @@ impl Store {
 
     /// Listens until the connection is of no use any more.
     async fn listen_on(self: &Arc<Self>, mut wire: Wire, read_us: &mut u64) -> Failure {
-        wire.evict(&format!("lockfast:l:{}", self.who)).await;
+        let limit = self.dialer.config().request_timeout;
+        if let Err(failure) = wire.evict(&format!("lockfast:l:{}", self.who), limit).await {
+            return failure;
+        }
         // From the first call on we can be found.
         let first = self.listen_once(&mut wire, read_us, Duration::ZERO).await;
         if let Some(failure) = first.err().filter(|failure| failure.handling != Remedy::Repeat) {

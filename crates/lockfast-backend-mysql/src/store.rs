@@ -128,8 +128,9 @@ impl Store {
     /// Introduces a new connection. What the one before it has sent is refused from now on.
     pub(crate) async fn enrol(&self) -> Result<Wire, Failure> {
         let mut wire = self.dialer.dial().await?;
-        migration::check_server(&mut wire).await?;
-        wire.evict(&format!("lockfast:a:{}", self.who)).await;
+        let limit = self.dialer.config().request_timeout;
+        migration::check_server(&mut wire, limit).await?;
+        wire.evict(&format!("lockfast:a:{}", self.who), limit).await?;
         let arguments = vec![
             Argument::from(&self.who),
             Argument::from(&self.label.program),
@@ -137,7 +138,6 @@ impl Store {
             Argument::from(self.label.pid),
             Argument::from(self.label.text.as_deref().unwrap_or_default()),
         ];
-        let limit = self.dialer.config().request_timeout;
         let rows = wire.call("CALL lockfast_enrol(?, ?, ?, ?, ?)", arguments, limit).await?;
         let number = |at| rows.first().and_then(|row| row.number(at));
         let version = number(0).and_then(|it| u32::try_from(it).ok()).unwrap_or(0);
