@@ -229,7 +229,8 @@ impl Store {
                             if ask.is_change {
                                 self.hear_pushes(&rows, sent);
                             }
-                            drop(ask.asker.send(Ok(Reply { rows })));
+                            let is_doubtful = ask.is_doubtful;
+                            drop(ask.asker.send(Ok(Reply { rows, is_doubtful })));
                             continue;
                         }
                         Err(failure) => {
@@ -341,7 +342,8 @@ impl Store {
         is_repeatable: bool,
     ) -> Result<Reply, Failure> {
         let (asker, answer) = tokio::sync::oneshot::channel();
-        let ask = Ask { statement, arguments, is_change, is_repeatable, asker, tries: 0 };
+        let (tries, is_doubtful) = (0, false);
+        let ask = Ask { statement, arguments, is_change, is_repeatable, asker, tries, is_doubtful };
         self.submit(Op::Ask(ask));
         answer.await.unwrap_or_else(|_| {
             Err(Failure::new(ErrorKind::Unreachable, "the connection was closed"))

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Locker, Version, WatchKind, WriteOutcome};
+use lockfast::optimistic::Update;
+use lockfast::{ErrorKind, Locker, Retry, Version, VersionedValue, WatchKind, WriteOutcome};
 use lockfast_core::{Backend, Change};
 use lockfast_faults::proxy::{Link, Proxy};
 use mysql_async::prelude::Queryable as _;
@@ -96,6 +97,55 @@ fn patient(proxy: &Proxy) -> String {
 async fn until_written(server: &Mysql, id: u8) {
     let own = version(id).to_string().to_uppercase();
     eventually("it is written", TIME_MAX, async || stored(server).contains(&own)).await;
+}
+
+/// B160, P14: the reply to a write is lost, and somebody has written over it before it is asked for
+/// again: whether it happened cannot be told, and it is not made a second time.
+/// The user sees: `Unreachable`, with the advice to read the value.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_a_write_that_others_write_over() {
+    let server = start_server();
+    let (_near, near) = connect_settled(&server, &prepare(&server).await).await;
+    let proxy = Arc::new(Proxy::start(server.address()).await.unwrap());
+    let url = patient(&proxy);
+    let far = connect_settled(&server, &url).await;
+    let value = far.0.value("a").unwrap();
+    let breaking = Arc::clone(&proxy);
+    let updating = tokio::spawn(async move {
+        let add_one = async |there: Option<VersionedValue>| {
+            // It was read; what is written now is not answered.
+            if there.is_none() {
+                breaking.set_open(Link::SwallowReplies);
+            }
+            let mut bytes = there.map(|value| value.bytes).unwrap_or_default();
+            bytes.push(b'x');
+            Ok(Update::Put(bytes))
+        };
+        value.update(add_one).await
+    });
+    let mut there = None;
+    eventually("it is written", TIME_MAX, async || {
+        there = near.read(name("a")).await.unwrap();
+        there.is_some()
+    })
+    .await;
+    let over = write_request("a", there.map(|there| there.version), 2, put(b"xx"));
+    assert_eq!(near.write(over).await.unwrap(), WriteOutcome::Written(Some(version(2))));
+    proxy.set_open(Link::Close);
+    let error = bounded(updating).await.unwrap().unwrap_err();
+    check_error(&error, ErrorKind::Unreachable, &["may have happened"]);
+    assert_eq!(near.read(name("a")).await.unwrap().unwrap().bytes, b"xx");
+    // So with a removal, which leaves no trace.
+    drop(far);
+    let (_locker, far) = connect_settled(&server, &url).await;
+    proxy.set_open(Link::SwallowReplies);
+    let remove = write_request("a", Some(version(2)), 3, Change::Remove);
+    let removing = tokio::spawn(async move { far.write(remove).await });
+    eventually("it is removed", TIME_MAX, async || !stored(&server).contains("0202")).await;
+    proxy.set_open(Link::Close);
+    let error = bounded(removing).await.unwrap().unwrap_err();
+    check_error(&error, ErrorKind::Unreachable, &["may have happened"]);
+    assert_eq!(error.retry(), Retry::Later);
 }
 
 /// P14: a write that was given up arrives after its repetition was done and undone, by a connection
