@@ -88,10 +88,14 @@ impl Store {
         self.inbox.push(op);
     }
 
-    /// Asks again, before what was asked since.
+    /// Asks again, before what was asked since. Calls of their own go behind all others: one that has
+    /// to wait for a row must not keep leases from being renewed.
     pub(crate) fn requeue(&self, ops: Vec<Op>) {
-        let mut backlog = lock(&self.backlog);
-        ops.into_iter().rev().for_each(|op| backlog.ops.push_front(op));
+        let mut backlog = self.gather();
+        let (asks, locks): (Vec<Op>, Vec<Op>) =
+            ops.into_iter().partition(|op| matches!(op, Op::Ask(_)));
+        locks.into_iter().rev().for_each(|op| backlog.ops.push_front(op));
+        backlog.ops.extend(asks);
     }
 
     /// Takes note of what the server's clock says.

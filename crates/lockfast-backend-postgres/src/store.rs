@@ -297,10 +297,17 @@ impl Store {
         self.lobby.tend(|due| due.into_iter().for_each(|take| self.submit(Op::Take(take)))).await;
     }
 
-    /// Puts requests back to where they came from.
+    /// Puts requests back to where they came from. Statements of their own go behind all others: one
+    /// that has to wait for a row must not keep leases from being renewed.
     pub(crate) fn requeue(&self, ops: Vec<Op>) {
         let mut backlog = lock(&self.backlog);
-        ops.into_iter().rev().for_each(|op| backlog.ops.push_front(op));
+        let Backlog { ops: waiting, fresh, .. } = &mut *backlog;
+        self.inbox.take_into(fresh);
+        waiting.extend(fresh.drain(..));
+        let (plain, locks): (Vec<Op>, Vec<Op>) =
+            ops.into_iter().partition(|op| matches!(op, Op::Plain(_)));
+        locks.into_iter().rev().for_each(|op| waiting.push_front(op));
+        waiting.extend(plain);
         self.asked.notify_one();
     }
 

@@ -13,8 +13,8 @@ use mysql_async::{Conn, Opts, Row};
 
 use crate::kit::foreign::Session;
 use crate::kit::{
-    Mysql, TIME_MAX, bounded, check_error, connect_both, connect_settled, eventually, name,
-    prepare, put, start_server, url_at, version, write_request,
+    Mysql, TIME_MAX, bounded, check_error, connect_both, connect_settled, eventually, hold, name,
+    prepare, put, start_server, ttl, url_at, version, write_request,
 };
 
 /// All values: their names, versions and numbers of bytes.
@@ -203,6 +203,36 @@ async fn values_of_another_form() {
         check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate"]);
     }
     assert_eq!(server.sql("SELECT LENGTH(bytes) FROM lockfast_values"), "65537");
+}
+
+/// B161, P3: somebody else has the row of a value: whoever writes it waits and asks again, and its leases
+/// are renewed in between.
+/// The user sees: the delay, and `Unreachable` if it lasts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_somebody_else_has() {
+    const TTL: Duration = Duration::from_secs(6);
+    let server = start_server();
+    let (locker, backend) = connect_both(&prepare(&server).await).await;
+    backend.write(write_request("a", None, 1, put(b"one"))).await.unwrap();
+    let guard = hold(&locker, "nightly", ttl(TTL)).await;
+    let mut root = Conn::new(Opts::from_url(&server.url()).unwrap()).await.unwrap();
+    root.query_drop("BEGIN; SELECT 1 FROM lockfast_values WHERE name = 'a' FOR UPDATE")
+        .await
+        .unwrap();
+    let write = || {
+        let backend = Arc::clone(&backend);
+        let update = write_request("a", Some(version(1)), 2, put(b"two"));
+        tokio::spawn(async move { backend.write(update).await })
+    };
+    let writing = write();
+    tokio::time::sleep(TTL + TTL / 6).await;
+    guard.check().unwrap();
+    root.query_drop("ROLLBACK").await.unwrap();
+    // If it was given up by now, it can be asked for again.
+    let _ = bounded(writing).await.unwrap();
+    let written = bounded(write()).await.unwrap().unwrap();
+    assert_eq!(written, WriteOutcome::Written(Some(version(2))));
+    guard.check().unwrap();
 }
 
 /// Values that have ended are removed, and those that have not are not.

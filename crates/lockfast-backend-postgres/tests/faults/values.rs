@@ -11,7 +11,7 @@ use lockfast_faults::proxy::{Link, Proxy};
 
 use crate::kit::{
     Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, connect_both, eventually,
-    name, put, start, url, url_at, version, write_request,
+    hold, name, put, session, start, ttl, url, url_at, version, write_request,
 };
 
 /// All values: their names, versions and numbers of bytes.
@@ -196,4 +196,33 @@ async fn values_of_another_form() {
         check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate"]);
     }
     assert_eq!(postgres.sql(&format!("SELECT count(*) FROM {SCHEMA}.values")), "2");
+}
+
+/// B161, P3: somebody else has the row of a value: whoever writes it waits and asks again, and its leases
+/// are renewed in between.
+/// The user sees: the delay, and `Unreachable` if it lasts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_somebody_else_has() {
+    const TTL: Duration = Duration::from_secs(6);
+    let postgres = start();
+    let (locker, backend) = connect_both(&url(&postgres)).await;
+    backend.write(write_request("a", None, 1, put(b"one"))).await.unwrap();
+    let guard = hold(&locker, "nightly", ttl(TTL)).await;
+    let other = session(postgres.address(), "postgres").await;
+    let take = format!("BEGIN; SELECT FROM {SCHEMA}.values WHERE name = 'a' FOR UPDATE");
+    other.batch_execute(&take).await.unwrap();
+    let write = || {
+        let backend = Arc::clone(&backend);
+        let update = write_request("a", Some(version(1)), 2, put(b"two"));
+        tokio::spawn(async move { backend.write(update).await })
+    };
+    let writing = write();
+    tokio::time::sleep(TTL + TTL / 6).await;
+    guard.check().unwrap();
+    other.batch_execute("ROLLBACK").await.unwrap();
+    // If it was given up by now, it can be asked for again.
+    let _ = bounded(writing).await.unwrap();
+    let written = bounded(write()).await.unwrap().unwrap();
+    assert_eq!(written, WriteOutcome::Written(Some(version(2))));
+    guard.check().unwrap();
 }
