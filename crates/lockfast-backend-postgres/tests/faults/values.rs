@@ -8,6 +8,7 @@ use lockfast::optimistic::Update;
 use lockfast::{ErrorKind, Locker, Retry, VersionedValue, WatchKind, WriteOutcome};
 use lockfast_core::{Backend, Change};
 use lockfast_faults::proxy::{Link, Proxy};
+use tokio_postgres::error::SqlState;
 
 use crate::kit::{
     Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, connect_both, eventually,
@@ -225,4 +226,21 @@ async fn a_row_that_somebody_else_has() {
     let written = bounded(write()).await.unwrap().unwrap();
     assert_eq!(written, WriteOutcome::Written(Some(version(2))));
     guard.check().unwrap();
+}
+
+/// B163, P14: a standby may lack what was written, and a pooler or a proxy may lead there after a
+/// failover.
+/// The user sees: `WrongNode`, as for everything else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_does_not_tell_values() {
+    let postgres = start();
+    let (_locker, backend) = connect_both(&url(&postgres)).await;
+    backend.write(write_request("a", None, 1, put(b"one"))).await.unwrap();
+    let standby = postgres.start_standby();
+    standby.cut_off();
+    backend.write(write_request("a", Some(version(1)), 2, put(b"two"))).await.unwrap();
+    let there = session(standby.address(), ROLE).await;
+    let query = format!("SELECT version FROM {SCHEMA}.read_value('a')");
+    let error = there.query(&query, &[]).await.unwrap_err();
+    assert_eq!(error.code().map(SqlState::code), Some("25006"), "{error}");
 }
