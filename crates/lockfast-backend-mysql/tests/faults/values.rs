@@ -235,7 +235,7 @@ async fn a_row_that_somebody_else_has() {
     guard.check().unwrap();
 }
 
-/// Values that have ended are removed, and those that have not are not.
+/// B164: values that have ended are removed, as many as there are, and those that have not are not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ended_values_are_removed() {
     let server = start_server();
@@ -249,6 +249,10 @@ async fn ended_values_are_removed() {
     assert_eq!(server.sql(names), "a b c");
     eventually("it has ended", TIME_MAX, async || backend.read(name("b")).await.unwrap().is_none())
         .await;
+    server.sql(
+        "INSERT INTO lockfast_values WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
+         WHERE i < 50) SELECT CONCAT('old', n.i, '.', m.i), REPEAT('v', 16), '', 1 FROM n, n m",
+    );
     server.sql("UPDATE lockfast_store SET swept_us = 0; CALL lockfast_sweep()");
     assert_eq!(server.sql(names), "a c");
 }
