@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::optimistic::Update;
+use lockfast::optimistic::{Attempts, Update};
 use lockfast::{ErrorKind, Locker, Retry, Version, VersionedValue, WatchKind, WriteOutcome};
 use lockfast_core::{Backend, Change};
 use lockfast_faults::proxy::{Link, Proxy};
@@ -13,8 +13,8 @@ use mysql_async::{Conn, Opts, Row};
 
 use crate::kit::foreign::Session;
 use crate::kit::{
-    Mysql, TIME_MAX, bounded, check_error, connect_both, connect_settled, eventually, hold, name,
-    prepare, put, start_server, ttl, url_at, version, write_request,
+    Mysql, TIME_MAX, bounded, check_error, connect, connect_both, connect_settled, eventually,
+    hold, name, prepare, put, start_server, ttl, url_at, version, write_request,
 };
 
 /// All values: their names, versions and numbers of bytes.
@@ -233,6 +233,36 @@ async fn a_row_that_somebody_else_has() {
     let written = bounded(write()).await.unwrap().unwrap();
     assert_eq!(written, WriteOutcome::Written(Some(version(2))));
     guard.check().unwrap();
+}
+
+/// P14: of many who add to one value at once, on several connections, none is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_add_to_one_value() {
+    const TASKS: usize = 64;
+    let server = start_server();
+    let url = prepare(&server).await;
+    let mut lockers = Vec::new();
+    for _ in 0..4 {
+        lockers.push(connect(&url).await);
+    }
+    let attempts = Attempts::default().most(1000);
+    let add_one = |at: usize| {
+        let value = lockers[at % lockers.len()].value("a").unwrap().attempts(attempts);
+        tokio::spawn(async move {
+            let longer = async |there: Option<VersionedValue>| {
+                let mut bytes = there.map(|value| value.bytes).unwrap_or_default();
+                bytes.push(b'x');
+                Ok(Update::Put(bytes))
+            };
+            value.update(longer).await.unwrap();
+        })
+    };
+    let adding: Vec<_> = (0..TASKS).map(add_one).collect();
+    for task in adding {
+        bounded(task).await.unwrap();
+    }
+    let there = lockers[0].value("a").unwrap().read().await.unwrap().unwrap();
+    assert_eq!(there.bytes.len(), TASKS);
 }
 
 /// B164: values that have ended are removed, as many as there are, and those that have not are not.

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::optimistic::Update;
+use lockfast::optimistic::{Attempts, Update};
 use lockfast::{ErrorKind, Locker, Retry, VersionedValue, WatchKind, WriteOutcome};
 use lockfast_core::{Backend, Change};
 use lockfast_faults::proxy::{Link, Proxy};
 use tokio_postgres::error::SqlState;
 
 use crate::kit::{
-    Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, connect_both, eventually,
-    hold, name, put, session, start, ttl, url, url_at, version, write_request,
+    PgBouncer, Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, connect_both,
+    eventually, hold, name, put, session, start, ttl, url, url_at, version, write_request,
 };
 
 /// All values: their names, versions and numbers of bytes.
@@ -199,6 +199,28 @@ async fn values_of_another_form() {
     assert_eq!(postgres.sql(&format!("SELECT count(*) FROM {SCHEMA}.values")), "2");
 }
 
+/// P11: through a pooler an error counts when it comes again, of a value like of anything else.
+/// The user sees: `Permission`, `InvalidConfig`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_through_a_pooler() {
+    let postgres = start();
+    let pooler = PgBouncer::start(&postgres, 4);
+    let (_locker, backend) = connect_both(&pooler.url_as(ROLE, "postgres")).await;
+    let write = || backend.write(write_request("a", None, 1, put(b"mine")));
+    let signature =
+        format!("{SCHEMA}.write_value(bytea, bigint, text, bytea, bytea, bytea, bigint)");
+    postgres.sql(&format!("REVOKE EXECUTE ON FUNCTION {signature} FROM PUBLIC, {ROLE}"));
+    check_error(&write().await.unwrap_err(), ErrorKind::Permission, &["write_value"]);
+    postgres.sql(&format!("ALTER TABLE {SCHEMA}.values RENAME COLUMN version TO revision"));
+    let error = backend.read(name("a")).await.unwrap_err();
+    check_error(&error, ErrorKind::InvalidConfig, &["lockfast migrate"]);
+    postgres.sql(&format!(
+        "ALTER TABLE {SCHEMA}.values RENAME COLUMN revision TO version; \
+         GRANT EXECUTE ON FUNCTION {signature} TO {ROLE}"
+    ));
+    assert_eq!(write().await.unwrap(), WriteOutcome::Written(Some(version(1))));
+}
+
 /// B161, P3: somebody else has the row of a value: whoever writes it waits and asks again, and its leases
 /// are renewed in between.
 /// The user sees: the delay, and `Unreachable` if it lasts.
@@ -243,4 +265,33 @@ async fn a_standby_does_not_tell_values() {
     let query = format!("SELECT version FROM {SCHEMA}.read_value('a')");
     let error = there.query(&query, &[]).await.unwrap_err();
     assert_eq!(error.code().map(SqlState::code), Some("25006"), "{error}");
+}
+
+/// P14: of many who add to one value at once, on several connections, none is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_add_to_one_value() {
+    const TASKS: usize = 64;
+    let postgres = start();
+    let mut lockers = Vec::new();
+    for _ in 0..4 {
+        lockers.push(connect(&url(&postgres)).await);
+    }
+    let attempts = Attempts::default().most(1000);
+    let add_one = |at: usize| {
+        let value = lockers[at % lockers.len()].value("a").unwrap().attempts(attempts);
+        tokio::spawn(async move {
+            let longer = async |there: Option<VersionedValue>| {
+                let mut bytes = there.map(|value| value.bytes).unwrap_or_default();
+                bytes.push(b'x');
+                Ok(Update::Put(bytes))
+            };
+            value.update(longer).await.unwrap();
+        })
+    };
+    let adding: Vec<_> = (0..TASKS).map(add_one).collect();
+    for task in adding {
+        bounded(task).await.unwrap();
+    }
+    let there = lockers[0].value("a").unwrap().read().await.unwrap().unwrap();
+    assert_eq!(there.bytes.len(), TASKS);
 }
