@@ -166,12 +166,13 @@ impl Store {
     pub(crate) fn mend(&self, ops: impl Iterator<Item = Op>, failure: &Failure) -> bool {
         let mut again = Vec::new();
         for mut op in ops {
-            if let (Op::Give(give), Remedy::ReconnectAndRepeat) = (&mut op, failure.handling) {
-                give.is_doubtful = true;
+            if matches!(failure.handling, Remedy::RepeatInDoubt | Remedy::ReconnectAndRepeat) {
+                op.doubt();
             }
             let is_again = match failure.handling {
                 Remedy::Tell | Remedy::Reconnect => false,
                 Remedy::Repeat => op.try_again(REPEATS_MAX),
+                Remedy::RepeatInDoubt => op.is_repeatable() && op.try_again(REPEATS_MAX),
                 Remedy::ReconnectAndRepeat => op.is_repeatable() && op.try_again(RECONNECTS_MAX),
             };
             match is_again {

@@ -97,11 +97,15 @@ pub(crate) struct Ask {
     pub(crate) is_repeatable: bool,
     pub(crate) asker: Asker<Reply>,
     pub(crate) tries: u8,
+    /// Whether it was sent before and nobody knows what came of it.
+    pub(crate) is_doubtful: bool,
 }
 
 /// What the server answered.
 pub(crate) struct Reply {
     pub(crate) rows: Vec<wire::Answer>,
+    /// Whether an earlier try, of which nobody knows what came, may have done it.
+    pub(crate) is_doubtful: bool,
 }
 
 impl Op {
@@ -112,6 +116,15 @@ impl Op {
             Self::Give(_) => false,
             Self::Renew(renew) => renew.asker.is_closed(),
             Self::Ask(ask) => ask.asker.is_closed(),
+        }
+    }
+
+    /// It was sent, and nobody knows what came of it.
+    pub(crate) fn doubt(&mut self) {
+        match self {
+            Self::Give(give) => give.is_doubtful = true,
+            Self::Ask(ask) => ask.is_doubtful = true,
+            Self::Take(_) | Self::Renew(_) => {}
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) enum Remedy {
     Tell,
     /// The same again: nothing of it was done.
     Repeat,
+    /// The same again: it was interrupted, perhaps after it was done.
+    RepeatInDoubt,
     /// The same again on a new connection: whether it was done is not known.
     ReconnectAndRepeat,
     /// A new connection is needed, but that took too long for the same again.
@@ -46,6 +48,13 @@ pub(crate) fn of_silence(endpoint: &str, limit: std::time::Duration) -> Failure 
 pub(crate) fn of_doubt() -> Failure {
     let message = "the answer to the release was lost, and nothing is held any more";
     Failure::new(ErrorKind::Unreachable, message).for_good()
+}
+
+/// A write whose answer was lost finds something else when it is repeated.
+pub(crate) fn of_doubtful_write() -> Failure {
+    let message =
+        "the answer to the write was lost, and something else is there now: it may have happened";
+    Failure::new(ErrorKind::Unreachable, message)
 }
 
 /// The server answered something else than we understand.
@@ -147,9 +156,8 @@ fn of_server(error: &ServerError) -> Failure {
             format!("the server only reads, so it does not decide about locks: {said}"),
         )
         .with(Remedy::Reconnect),
-        1020 | 1205 | 1213 | 1317 | 1969 => {
-            Failure::new(ErrorKind::Unreachable, said).with(Remedy::Repeat)
-        }
+        1020 | 1205 | 1213 => Failure::new(ErrorKind::Unreachable, said).with(Remedy::Repeat),
+        1317 | 1969 => Failure::new(ErrorKind::Unreachable, said).with(Remedy::RepeatInDoubt),
         1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1927 | 4031 => {
             Failure::new(ErrorKind::Unreachable, said).with(Remedy::ReconnectAndRepeat)
         }
@@ -181,7 +189,7 @@ mod tests {
             (1792, Kind::WrongNode, Retry::Later, Remedy::Reconnect),
             (1205, Kind::Unreachable, Retry::Later, Remedy::Repeat),
             (1213, Kind::Unreachable, Retry::Later, Remedy::Repeat),
-            (1317, Kind::Unreachable, Retry::Later, Remedy::Repeat),
+            (1317, Kind::Unreachable, Retry::Later, Remedy::RepeatInDoubt),
             (1927, Kind::Unreachable, Retry::Later, Remedy::ReconnectAndRepeat),
             (1114, Kind::Unreachable, Retry::Never, Remedy::Tell),
             (3, Kind::Unreachable, Retry::Never, Remedy::Tell),

@@ -50,10 +50,13 @@ impl Store {
 
     /// Listens until the connection is of no use any more.
     async fn listen_on(self: &Arc<Self>, mut wire: Wire, read_us: &mut u64) -> Failure {
-        wire.evict(&format!("lockfast:l:{}", self.who)).await;
+        let limit = self.dialer.config().request_timeout;
+        if let Err(failure) = wire.evict(&format!("lockfast:l:{}", self.who), limit).await {
+            return failure;
+        }
         // From the first call on we can be found.
         let first = self.listen_once(&mut wire, read_us, Duration::ZERO).await;
-        if let Some(failure) = first.err().filter(|failure| failure.handling != Remedy::Repeat) {
+        if let Some(failure) = first.err().filter(|failure| !is_interruption(failure)) {
             return failure;
         }
         let trial = self.runtime.spawn(Arc::clone(self).try_to_be_woken());
@@ -64,7 +67,7 @@ impl Store {
                 Ok(()) if Moment::now().since(start) < BRIEF => tokio::time::sleep(BRIEF).await,
                 Ok(()) => {}
                 // Interrupted, which is how we are woken on some servers.
-                Err(failure) if failure.handling == Remedy::Repeat => {}
+                Err(failure) if is_interruption(&failure) => {}
                 Err(failure) => break failure,
             }
         };
@@ -115,4 +118,9 @@ impl Store {
              own all procedures of the schema"
         );
     }
+}
+
+/// Whether the connection is as good as before.
+fn is_interruption(failure: &Failure) -> bool {
+    matches!(failure.handling, Remedy::Repeat | Remedy::RepeatInDoubt)
 }

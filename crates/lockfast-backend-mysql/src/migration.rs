@@ -1,6 +1,8 @@
 //! The schema: tables and the procedures that decide, created and brought up to date in one go.
 //! Doing it twice, or by two programs at once, does no harm.
 
+use std::time::Duration;
+
 use lockfast_core::{ErrorKind, Migration};
 
 use crate::failure::Failure;
@@ -114,13 +116,17 @@ pub(crate) enum Extent {
 /// Makes the schema or brings it up to date, on a connection of its own.
 pub(crate) async fn migrate(dialer: &Dialer, extent: Extent) -> Result<Migration, Failure> {
     let mut wire = dialer.dial().await?;
-    let done = migrate_on(&mut wire, extent).await;
+    let done = migrate_on(&mut wire, extent, dialer.config().request_timeout).await;
     wire.close().await;
     done.map_err(|failure| explain(failure, dialer))
 }
 
-async fn migrate_on(wire: &mut Wire, extent: Extent) -> Result<Migration, Failure> {
-    check_server(wire).await?;
+async fn migrate_on(
+    wire: &mut Wire,
+    extent: Extent,
+    limit: Duration,
+) -> Result<Migration, Failure> {
+    check_server(wire, limit).await?;
     wire.run(MODE).await?;
     wire.ask(TURN).await?;
     let from = read_version(wire).await?;
@@ -225,10 +231,11 @@ async fn read_version(wire: &mut Wire) -> Result<Option<u32>, Failure> {
 }
 
 /// Refuses servers on which the procedures would not decide alone.
-pub(crate) async fn check_server(wire: &mut Wire) -> Result<(), Failure> {
+pub(crate) async fn check_server(wire: &mut Wire, limit: Duration) -> Result<(), Failure> {
     const QUERY: &str = "SHOW VARIABLES WHERE (Variable_name = 'wsrep_on' AND Value = 'ON') OR \
         (Variable_name = 'group_replication_single_primary_mode' AND Value = 'OFF')";
-    let Some(row) = wire.ask(QUERY).await? else { return Ok(()) };
+    let rows = wire.ask_all(QUERY, limit).await?;
+    let Some(row) = rows.first() else { return Ok(()) };
     let group = match row.text(0) {
         Some("wsrep_on") => "a Galera cluster",
         _ => "a replication group with several primaries",

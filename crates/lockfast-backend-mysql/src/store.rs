@@ -88,10 +88,14 @@ impl Store {
         self.inbox.push(op);
     }
 
-    /// Asks again, before what was asked since.
+    /// Asks again, before what was asked since. Calls of their own go behind all others: one that has
+    /// to wait for a row must not keep leases from being renewed.
     pub(crate) fn requeue(&self, ops: Vec<Op>) {
-        let mut backlog = lock(&self.backlog);
-        ops.into_iter().rev().for_each(|op| backlog.ops.push_front(op));
+        let mut backlog = self.gather();
+        let (asks, locks): (Vec<Op>, Vec<Op>) =
+            ops.into_iter().partition(|op| matches!(op, Op::Ask(_)));
+        locks.into_iter().rev().for_each(|op| backlog.ops.push_front(op));
+        backlog.ops.extend(asks);
     }
 
     /// Takes note of what the server's clock says.
@@ -128,8 +132,9 @@ impl Store {
     /// Introduces a new connection. What the one before it has sent is refused from now on.
     pub(crate) async fn enrol(&self) -> Result<Wire, Failure> {
         let mut wire = self.dialer.dial().await?;
-        migration::check_server(&mut wire).await?;
-        wire.evict(&format!("lockfast:a:{}", self.who)).await;
+        let limit = self.dialer.config().request_timeout;
+        migration::check_server(&mut wire, limit).await?;
+        wire.evict(&format!("lockfast:a:{}", self.who), limit).await?;
         let arguments = vec![
             Argument::from(&self.who),
             Argument::from(&self.label.program),
@@ -137,7 +142,6 @@ impl Store {
             Argument::from(self.label.pid),
             Argument::from(self.label.text.as_deref().unwrap_or_default()),
         ];
-        let limit = self.dialer.config().request_timeout;
         let rows = wire.call("CALL lockfast_enrol(?, ?, ?, ?, ?)", arguments, limit).await?;
         let number = |at| rows.first().and_then(|row| row.number(at));
         let version = number(0).and_then(|it| u32::try_from(it).ok()).unwrap_or(0);
@@ -229,7 +233,8 @@ impl Store {
                             if ask.is_change {
                                 self.hear_pushes(&rows, sent);
                             }
-                            drop(ask.asker.send(Ok(Reply { rows })));
+                            let is_doubtful = ask.is_doubtful;
+                            drop(ask.asker.send(Ok(Reply { rows, is_doubtful })));
                             continue;
                         }
                         Err(failure) => {
@@ -341,7 +346,8 @@ impl Store {
         is_repeatable: bool,
     ) -> Result<Reply, Failure> {
         let (asker, answer) = tokio::sync::oneshot::channel();
-        let ask = Ask { statement, arguments, is_change, is_repeatable, asker, tries: 0 };
+        let (tries, is_doubtful) = (0, false);
+        let ask = Ask { statement, arguments, is_change, is_repeatable, asker, tries, is_doubtful };
         self.submit(Op::Ask(ask));
         answer.await.unwrap_or_else(|_| {
             Err(Failure::new(ErrorKind::Unreachable, "the connection was closed"))

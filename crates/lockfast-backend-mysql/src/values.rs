@@ -6,7 +6,7 @@ use lockfast_core::{
     Change, ErrorKind, Expected, LockName, Version, VersionedValue, WriteOutcome, WriteRequest,
 };
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::store::Store;
 use crate::wire::{Answer, Argument};
 
@@ -42,6 +42,7 @@ pub(crate) async fn write(store: &Store, request: WriteRequest) -> Result<WriteO
     let row = reply.rows.first().ok_or_else(nonsense)?;
     match (row.text(1), row.bytes(4)) {
         (Some("1"), _) => Ok(WriteOutcome::Written(written)),
+        (Some("0"), _) if reply.is_doubtful => Err(failure::of_doubtful_write()),
         (Some("0"), None) => Ok(WriteOutcome::Conflict(None)),
         (Some("0"), Some(_)) => Ok(WriteOutcome::Conflict(Some(read_value(row, 4)?))),
         _ => Err(nonsense()),

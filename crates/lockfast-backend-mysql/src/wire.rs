@@ -266,13 +266,17 @@ impl Wire {
 
     /// Ends an earlier connection of ours that still has a named lock, perhaps because the server
     /// does not know yet that it is gone. One that is in a procedure is ended by the next.
-    pub(crate) async fn evict(&mut self, name: &str) {
-        let query = format!("SELECT IS_USED_LOCK('{name}')");
-        let earlier = self.ask(&query).await.ok().flatten().and_then(|row| row.number(0));
-        if let Some(earlier) = earlier {
-            // It may have ended by itself.
-            let _ = self.run(&format!("KILL CONNECTION {earlier}")).await;
-        }
+    pub(crate) async fn evict(&mut self, name: &str, limit: Duration) -> Result<(), Failure> {
+        let evicting = async {
+            let query = format!("SELECT IS_USED_LOCK('{name}')");
+            let earlier = self.ask(&query).await.ok().flatten().and_then(|row| row.number(0));
+            if let Some(earlier) = earlier {
+                // It may have ended by itself.
+                let _ = self.run(&format!("KILL CONNECTION {earlier}")).await;
+            }
+        };
+        let evicted = tokio::time::timeout(limit, evicting).await;
+        evicted.map_err(|_| failure::of_silence(&self.endpoint, limit))
     }
 
     /// Says goodbye; what keeps it from that does not matter.

@@ -61,11 +61,20 @@ pub(crate) enum Renewal {
 pub(crate) struct Plain {
     pub(crate) statement: String,
     pub(crate) values: Vec<Value>,
-    pub(crate) asker: Asker<Vec<Row>>,
+    pub(crate) asker: Asker<Told>,
     /// Whether it can be done twice like once. A revocation cannot: the second takes the lock away
     /// from whoever has it next.
     pub(crate) is_repeatable: bool,
+    /// Whether it was sent before and nobody knows what came of it.
+    pub(crate) is_doubtful: bool,
     pub(crate) tries: u8,
+}
+
+/// What a plain statement was answered.
+pub(crate) struct Told {
+    pub(crate) rows: Vec<Row>,
+    /// Whether an earlier try, of which nobody knows what came, may have done it.
+    pub(crate) is_doubtful: bool,
 }
 
 /// How often a request is tried.
@@ -119,7 +128,8 @@ impl Op {
         match self {
             Self::Give(give) => give.doubtful = true,
             Self::Plain(plain) if !plain.is_repeatable => plain.tries = TRIES_MAX,
-            Self::Take(_) | Self::Renew(_) | Self::Plain(_) => {}
+            Self::Plain(plain) => plain.is_doubtful = true,
+            Self::Take(_) | Self::Renew(_) => {}
         }
     }
 

@@ -142,6 +142,14 @@ pub(crate) fn of_doubt() -> Failure {
     )
 }
 
+/// A write that had to be asked again found something else: it may be there no more, or never was.
+pub(crate) fn of_doubtful_write() -> Failure {
+    Failure::new(
+        ErrorKind::Unreachable,
+        "the answer to the write was lost; asked again, something else is there: it may have happened",
+    )
+}
+
 /// The server only reads.
 pub(crate) fn of_standby() -> Failure {
     Failure::new(

@@ -13,7 +13,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Row, Statement};
 
 use crate::answer::Reply;
-use crate::batch::{Batch, One, Op, Plain, Value, whole_us};
+use crate::batch::{Batch, One, Op, Plain, Told, Value, whole_us};
 use crate::failure::{self, Failure, Remedy};
 use crate::migration;
 use crate::store::{Store, Work};
@@ -345,9 +345,10 @@ impl Link {
         let link = store.link();
         let params: Vec<Param<'_>> = plain.values.iter().map(|value| value.param(&link)).collect();
         let limit = store.config().request_timeout;
-        match self.session.ask(&plain.statement, &params, limit).await {
-            Ok(rows) => {
-                drop(plain.asker.send(Ok(rows)));
+        match self.session.ask_knowingly(&plain.statement, &params, limit).await {
+            Ok((rows, was_unproven)) => {
+                let is_doubtful = plain.is_doubtful || was_unproven;
+                drop(plain.asker.send(Ok(Told { rows, is_doubtful })));
                 None
             }
             Err(failure) => store.recover(vec![Op::Plain(plain)], failure),

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio_postgres::Row;
 
-use crate::batch::{Batch, LOCKS_MAX, Op, Plain, Value};
+use crate::batch::{Batch, LOCKS_MAX, Op, Plain, Told, Value};
 use crate::claim::Claim;
 use crate::config::Config;
 use crate::failure::Failure;
@@ -251,6 +251,15 @@ impl Store {
         statement: &str,
         values: Vec<Value>,
     ) -> Result<Vec<Row>, Failure> {
+        self.ask_for(statement, values, true).await.map(|told| told.rows)
+    }
+
+    /// The same for a change, of which it matters whether an earlier try may have made it.
+    pub(crate) async fn change(
+        &self,
+        statement: &str,
+        values: Vec<Value>,
+    ) -> Result<Told, Failure> {
         self.ask_for(statement, values, true).await
     }
 
@@ -260,7 +269,7 @@ impl Store {
         statement: &str,
         values: Vec<Value>,
     ) -> Result<Vec<Row>, Failure> {
-        self.ask_for(statement, values, false).await
+        self.ask_for(statement, values, false).await.map(|told| told.rows)
     }
 
     async fn ask_for(
@@ -268,10 +277,18 @@ impl Store {
         statement: &str,
         values: Vec<Value>,
         is_repeatable: bool,
-    ) -> Result<Vec<Row>, Failure> {
+    ) -> Result<Told, Failure> {
         let (asker, answer) = oneshot::channel();
         let statement = statement.replace("{schema}", &self.config().schema);
-        self.submit(Op::Plain(Plain { statement, values, asker, is_repeatable, tries: 0 }));
+        let is_doubtful = false;
+        self.submit(Op::Plain(Plain {
+            statement,
+            values,
+            asker,
+            is_repeatable,
+            is_doubtful,
+            tries: 0,
+        }));
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
@@ -280,10 +297,17 @@ impl Store {
         self.lobby.tend(|due| due.into_iter().for_each(|take| self.submit(Op::Take(take)))).await;
     }
 
-    /// Puts requests back to where they came from.
+    /// Puts requests back to where they came from. Statements of their own go behind all others: one
+    /// that has to wait for a row must not keep leases from being renewed.
     pub(crate) fn requeue(&self, ops: Vec<Op>) {
         let mut backlog = lock(&self.backlog);
-        ops.into_iter().rev().for_each(|op| backlog.ops.push_front(op));
+        let Backlog { ops: waiting, fresh, .. } = &mut *backlog;
+        self.inbox.take_into(fresh);
+        waiting.extend(fresh.drain(..));
+        let (plain, locks): (Vec<Op>, Vec<Op>) =
+            ops.into_iter().partition(|op| matches!(op, Op::Plain(_)));
+        locks.into_iter().rev().for_each(|op| waiting.push_front(op));
+        waiting.extend(plain);
         self.asked.notify_one();
     }
 

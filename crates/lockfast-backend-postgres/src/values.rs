@@ -46,12 +46,13 @@ pub(crate) async fn write(store: &Store, request: WriteRequest) -> Result<WriteO
         Value::OptionalBytes(put),
         Value::OptionalNumber(keep.map(whole_us)),
     ];
-    let rows = store.ask(WRITE, values).await?;
-    let row = rows.first().ok_or_else(|| failure::of_nonsense("no row"))?;
-    Ok(match get::<i16>(row, 3)? {
-        1 => WriteOutcome::Written(written),
-        _ => WriteOutcome::Conflict(read_value(row)?),
-    })
+    let told = store.change(WRITE, values).await?;
+    let row = told.rows.first().ok_or_else(|| failure::of_nonsense("no row"))?;
+    match get::<i16>(row, 3)? {
+        1 => Ok(WriteOutcome::Written(written)),
+        _ if told.is_doubtful => Err(failure::of_doubtful_write()),
+        _ => Ok(WriteOutcome::Conflict(read_value(row)?)),
+    }
 }
 
 /// A value as the server tells it.

@@ -167,13 +167,23 @@ impl Session {
         params: &[Param<'_>],
         limit: Duration,
     ) -> Result<Vec<Row>, Failure> {
+        self.ask_knowingly(statement, params, limit).await.map(|(rows, _)| rows)
+    }
+
+    /// The same, and whether an earlier try may have done it.
+    pub(crate) async fn ask_knowingly(
+        &self,
+        statement: &str,
+        params: &[Param<'_>],
+        limit: Duration,
+    ) -> Result<(Vec<Row>, bool), Failure> {
         let asking = self.attend(async {
             match self.query(statement, params).await {
                 Err(failure) if failure.handling.is_unproven => {
                     let answered = self.query(statement, params).await;
-                    answered.map_err(failure::proven)
+                    answered.map(|rows| (rows, true)).map_err(failure::proven)
                 }
-                answered => answered,
+                answered => answered.map(|rows| (rows, false)),
             }
         });
         let silence = |_| Err(failure::of_silence(&self.endpoint, limit));

@@ -101,6 +101,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     ///   the store keeps its data;
     /// - a request that finds its own write there, known by its id, answers as the first did; a removal
     ///   may find nothing there and say so;
+    /// - a conflict says that nothing was written: a store that repeats a request by itself, because its
+    ///   answer was lost, and then finds something else, fails instead;
     /// - every write has a version of its own, also after a removal;
     /// - [`watch`](Backend::watch) tells of it as [`Changed`](crate::WatchKind::Changed).
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>>;

@@ -11,6 +11,7 @@ BEGIN
   sweep: BEGIN
     DECLARE now_us, old_floor, new_floor BIGINT;
     DECLARE idle_us BIGINT DEFAULT 60000000;
+    DECLARE gone, parts INT DEFAULT 0;
     DECLARE first_name, last_name VARBINARY(255);
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
@@ -33,8 +34,14 @@ BEGIN
        AND IS_USED_LOCK(CONCAT('lockfast:a:', HEX(who))) IS NULL
      LIMIT 1000;
     COMMIT AND NO CHAIN NO RELEASE;
-    DELETE FROM lockfast_values WHERE until_us <= now_us LIMIT 1000;
-    COMMIT AND NO CHAIN NO RELEASE;
+    ended: LOOP
+      DELETE FROM lockfast_values WHERE until_us <= now_us LIMIT 1000;
+      SET gone = ROW_COUNT(), parts = parts + 1;
+      COMMIT AND NO CHAIN NO RELEASE;
+      IF gone < 1000 OR parts >= 10 THEN
+        LEAVE ended;
+      END IF;
+    END LOOP;
     SELECT MAX(name) INTO last_name
       FROM (SELECT name FROM lockfast_locks WHERE name > first_name ORDER BY name LIMIT 10000) a;
     IF last_name IS NOT NULL THEN

@@ -1,12 +1,20 @@
 //! The way to the server fails, or the server does not answer.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockfast::Released;
+use lockfast::{ErrorKind, Released};
 use lockfast_conformance::way::{NAME, Succession, TTL, Way};
 use lockfast_faults::proxy::Link;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
-use crate::kit::{Mysql, bounded, eventually, hold, prepare, start_server, ttl, url_at};
+use crate::kit::{
+    Mysql, TIME_MAX, bounded, connect_both, connections, eventually, hold, name, prepare,
+    start_server, ttl, url_at,
+};
 
 /// A server, and a way to it that fails.
 struct Net {
@@ -140,4 +148,68 @@ async fn the_reply_to_a_release_is_lost() {
     let released = bounded(releasing).await.unwrap().unwrap();
     assert!(matches!(released, Released::Unknown { .. }), "{released:?}");
     hold(&net.way.near, NAME, ttl(TTL)).await.release().await.unwrap();
+}
+
+/// Passes connections on to a server. When `mutes` is set, the next one hears nothing any more from
+/// where it looks for the named lock of the one before it.
+async fn pass_on(listener: TcpListener, server: SocketAddr, mutes: Arc<AtomicBool>) {
+    while let Ok((client, _)) = listener.accept().await {
+        let server = TcpStream::connect(server).await.unwrap();
+        tokio::spawn(pass_one_on(client, server, mutes.swap(false, Ordering::SeqCst)));
+    }
+}
+
+async fn pass_one_on(mut client: TcpStream, mut server: TcpStream, mutes: bool) {
+    let (mut request, mut reply) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    let mut is_mute = false;
+    loop {
+        tokio::select! {
+            read = client.read(&mut request) => {
+                let Ok(length @ 1..) = read else { return };
+                let said = &request[..length];
+                is_mute |= mutes && said.windows(12).any(|part| part == b"IS_USED_LOCK");
+                server.write_all(said).await.unwrap();
+            }
+            read = server.read(&mut reply) => {
+                let Ok(length @ 1..) = read else { return };
+                if !is_mute && client.write_all(&reply[..length]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// B162, P10: a connection falls silent while it is being introduced: it is given up in time, and the
+/// next one serves. So is the one on which we are woken.
+/// The user sees: `Unreachable` for what was asked meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_during_an_introduction() {
+    let server = start_server();
+    prepare(&server).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = url_at(listener.local_addr().unwrap());
+    let mutes = Arc::new(AtomicBool::new(false));
+    let passing = tokio::spawn(pass_on(listener, server.address(), Arc::clone(&mutes)));
+    let (_locker, backend) = connect_both(&url).await;
+    eventually("it listens", TIME_MAX, async || connections(&server).1 > 0).await;
+    let (commands, listening) = connections(&server);
+    for connection in [commands, listening] {
+        mutes.store(true, Ordering::SeqCst);
+        server.sql(&format!("KILL CONNECTION {connection}"));
+        eventually("it serves", TIME_MAX, async || match bounded(backend.read(name("a"))).await {
+            Ok(_) => !mutes.load(Ordering::SeqCst),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+                false
+            }
+        })
+        .await;
+    }
+    eventually("it listens again", TIME_MAX, async || {
+        let now = connections(&server).1;
+        now > 0 && now != listening
+    })
+    .await;
+    passing.abort();
 }

@@ -110,6 +110,20 @@ pub async fn connect_both(url: &str) -> (Locker, Arc<dyn Backend>) {
     (locker, Arc::clone(backend))
 }
 
+/// The same, and returns when nothing is asked any more but what the test asks: a new client tries
+/// once whether it can be woken, in which somebody is killed.
+pub async fn connect_settled(server: &Mysql, url: &str) -> (Locker, Arc<dyn Backend>) {
+    let kills = || server.sql("SHOW GLOBAL STATUS LIKE 'Com_kill'");
+    let before = kills();
+    let connected = connect_both(url).await;
+    eventually("it was tried to wake it", TIME_MAX, async || kills() != before).await;
+    // What was asked before this is answered when this is, and a statement is prepared when it is
+    // first used.
+    let write = write_request("settled", None, u8::MAX, put(b""));
+    bounded(connected.1.write(write)).await.unwrap();
+    connected
+}
+
 /// The version that the write of this id leaves.
 pub fn version(id: u8) -> Version {
     Version::from_bytes([id; 16])

@@ -21,6 +21,10 @@ BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'values need the isolation level read committed' USING ERRCODE = 'LF002';
   END IF;
+  -- A standby may lack what was written, and a pooler may have been led to one.
+  IF pg_is_in_recovery() THEN
+    RAISE EXCEPTION 'a standby does not tell values' USING ERRCODE = '25006';
+  END IF;
   RETURN QUERY SELECT v.version, v.bytes, v.until_us - now_us FROM {schema}.values v
     WHERE v.name = value_name AND (v.until_us IS NULL OR v.until_us > now_us);
 END $$;
