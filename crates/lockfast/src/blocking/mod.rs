@@ -15,6 +15,8 @@
 mod handle;
 mod job;
 mod lock;
+mod refresh;
+mod value;
 
 use std::future::Future;
 use std::pin::pin;
@@ -32,6 +34,8 @@ use tokio::task::coop::poll_proceed;
 pub use handle::{Guard, Lease, LeaseChanges, MultiGuard, OnceGuard};
 pub use job::{Campaign, Leader, Observer, Once};
 pub use lock::{AnyLock, MultiLock, Mutex, RwLock, Semaphore};
+pub use refresh::{Refresh, RefreshAttempt, RefreshGuard};
+pub use value::{Barrier, Latch, SharedValue, retry};
 
 /// More than tokio gives a task to spend.
 const BUDGET_MAX: u32 = 256;
@@ -211,6 +215,38 @@ impl Locker {
     /// As there.
     pub fn once(&self, name: impl AsRef<str>, at_most: Duration) -> Result<Once> {
         self.0.once(name, at_most).map(Once)
+    }
+
+    /// As [`Locker::value`](crate::Locker::value).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn value(&self, name: impl AsRef<str>) -> Result<SharedValue> {
+        self.0.value(name).map(SharedValue)
+    }
+
+    /// As [`Locker::latch`](crate::Locker::latch).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn latch(&self, name: impl AsRef<str>, count: u32) -> Result<Latch> {
+        self.0.latch(name, count).map(Latch)
+    }
+
+    /// As [`Locker::barrier`](crate::Locker::barrier).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
+        self.0.barrier(name, parties).map(Barrier)
+    }
+
+    /// As [`Locker::refresh`](crate::Locker::refresh).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn refresh(&self, name: impl AsRef<str>, fresh_for: Duration) -> Result<Refresh> {
+        self.0.refresh(name, fresh_for).map(Refresh)
     }
 
     /// As [`Locker::inspect`](crate::Locker::inspect).
