@@ -26,9 +26,10 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use lockfast_core::{
-    Diagnosis, Error, ErrorKind, Fence, Guarantee, HolderId, LockName, LockView, Migration, Mode,
-    Moment, Profile, ReleaseOutcome, Result, RevokeOutcome, WatchEvent,
+    Diagnosis, Error, ErrorKind, Fence, FencingToken, Guarantee, HolderId, LockName, LockView,
+    Migration, Mode, Moment, Profile, ReleaseOutcome, Result, RevokeOutcome, WatchEvent,
 };
+use lockfast_fence::sql::TableGate;
 use tokio::task::coop::poll_proceed;
 
 pub use handle::{Guard, Lease, LeaseChanges, MultiGuard, OnceGuard};
@@ -108,6 +109,27 @@ pub fn diagnose(url: &str) -> Result<Diagnosis> {
 /// As there, and [`ErrorKind::BlockingInAsync`].
 pub fn migrate(url: &str) -> Result<Migration> {
     block_on(crate::migrate(url))
+}
+
+/// As [`GateDatabase::open`](crate::GateDatabase::open), in the database at `url`.
+///
+/// ```no_run
+/// use lockfast::blocking::{Locker, open_gate};
+/// use lockfast::fence::sql::{Dialect, TableGate};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("embedded:")?.lock("account/7")?;
+/// let gate = TableGate::new(Dialect::Sqlite, "account/7")?;
+/// open_gate("sqlite:app.db", &gate, &guard.token())?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As there and of [`GateDatabase::at`](crate::GateDatabase::at), and [`ErrorKind::BlockingInAsync`].
+pub fn open_gate(url: &str, gate: &TableGate, token: &FencingToken) -> Result<()> {
+    let database = crate::GateDatabase::at(url)?;
+    block_on(database.open(gate, token))
 }
 
 /// [`crate::Locker`], blocking.
