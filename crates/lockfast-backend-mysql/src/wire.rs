@@ -291,10 +291,9 @@ impl Wire {
             Ok(Ok(())) => Ok(GateAnswer::Highest(self.conn.last_insert_id().map(u64::cast_signed))),
             Ok(Err(error)) => {
                 let failure = failure::of_driver(&self.endpoint, &error);
-                let is_said = matches!(error, mysql_async::Error::Server(_));
-                match is_said && failure.kind() != ErrorKind::WrongNode {
-                    true => Ok(GateAnswer::Refused(error.into())),
-                    false => Err(failure),
+                match failure::is_of_the_way(&failure) {
+                    true => Err(failure),
+                    false => Ok(GateAnswer::Refused(error.into())),
                 }
             }
             Err(_) => Err(failure::of_silence(&self.endpoint, limit)),

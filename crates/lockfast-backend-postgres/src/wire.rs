@@ -209,18 +209,19 @@ impl Session {
         let (fence, lock) = (statement.fence(), statement.lock.as_str());
         let params: [Param<'_>; 2] = [(&fence, Type::INT8), (&lock, Type::TEXT)];
         let asking = self.attend(self.client.query_typed(&statement.sql, &params));
-        let answered = match tokio::time::timeout(limit, asking).await {
-            Ok(answered) => answered,
+        let rows = match tokio::time::timeout(limit, asking).await {
+            Ok(Ok(rows)) => rows,
+            Ok(Err(error)) => {
+                let failure = failure::of_driver(&self.endpoint, &error);
+                return match failure::is_of_the_way(&failure) {
+                    true => Err(failure),
+                    false => Ok(GateAnswer::Refused(error.into())),
+                };
+            }
             Err(_) => return Err(failure::of_silence(&self.endpoint, limit)),
         };
-        let highest = answered.and_then(|rows| {
-            rows.first().map_or(Ok(None), |row| row.try_get::<_, i64>(0).map(Some))
-        });
-        match highest {
-            Ok(highest) => Ok(GateAnswer::Highest(highest)),
-            Err(error) if error.is_closed() => Err(failure::of_driver(&self.endpoint, &error)),
-            Err(error) => Ok(GateAnswer::Refused(error.into())),
-        }
+        let highest = rows.first().map(|row| row.try_get(0)).transpose();
+        Ok(highest.map_or_else(|error| GateAnswer::Refused(error.into()), GateAnswer::Highest))
     }
 
     /// Runs statements of which no answer is expected.
