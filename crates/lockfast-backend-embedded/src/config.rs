@@ -46,7 +46,10 @@ impl Config {
                 address.allow_options(&["sync"])?;
                 let sync_full = address.choice("sync", &[("normal", false), ("full", true)])?;
                 let sync_full = sync_full.unwrap_or(false);
-                let dir = if body.is_empty() { default_dir(env)? } else { checked_dir(&body)? };
+                let dir = match body.is_empty() {
+                    true => default_dir(env)?,
+                    false => checked_path(&body, "the embedded store", "embedded:PATH")?,
+                };
                 Ok(Self::Embedded(Embedded { dir, sync_full }))
             }
             other => Err(invalid(format!(
@@ -57,7 +60,16 @@ impl Config {
     }
 }
 
-fn checked_dir(path: &str) -> Result<PathBuf> {
+/// The file of `sqlite:PATH`.
+pub(crate) fn read_database(address: &Address) -> Result<PathBuf> {
+    address.allow_options(&[])?;
+    match percent_decode(address.body())? {
+        path if path.is_empty() => Err(invalid("the URL names no database; write sqlite:PATH")),
+        path => checked_path(&path, "a SQLite database", "sqlite:PATH"),
+    }
+}
+
+fn checked_path(path: &str, what: &str, form: &str) -> Result<PathBuf> {
     if path.starts_with('~') {
         return Err(invalid(format!(
             "the path {} starts with a ~ that no shell has replaced; write it in full, or ./~ if \
@@ -67,7 +79,7 @@ fn checked_dir(path: &str) -> Result<PathBuf> {
     }
     if path.starts_with("//") && !path.starts_with("///") {
         return Err(invalid(format!(
-            "the embedded store has no host, but {} follows the scheme; write embedded:PATH",
+            "{what} has no host, but {} follows the scheme; write {form}",
             quote(path)
         )));
     }

@@ -6,6 +6,8 @@
 //! | `memory:NAME` | everything in this process that uses the name | memory |
 //! | `embedded:[PATH]` | every process of this machine | a directory with a SQLite database |
 //!
+//! `sqlite:PATH` is no store, but a database of somebody's own in which fences can be checked.
+//!
 //! Both decide by the same rule (`queue.rs`); they differ in where the queue is kept and in how
 //! the next one is told.
 
@@ -39,7 +41,10 @@ mod write_lock;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lockfast_core::{Address, Backend, BoxFuture, ConnectContext, Diagnosis, Profile, Result};
+use lockfast_core::{
+    Address, Backend, BoxFuture, ConnectContext, Diagnosis, GateAnswer, GateStatement, Profile,
+    Result,
+};
 
 use config::Config;
 
@@ -47,6 +52,9 @@ pub use diagnosis::CHECKS;
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["memory", "embedded"];
+
+/// The schemes of databases in which [`raise`] checks fences.
+pub const GATE_SCHEMES: &[&str] = &["sqlite"];
 
 /// What the stores of this crate promise with the defaults of their options, each with what its URL starts with, for tables: no
 /// server is asked.
@@ -86,4 +94,21 @@ pub fn connect(
 /// Safe: it only looks.
 pub fn diagnose(address: Address) -> BoxFuture<'static, Result<Diagnosis>> {
     Box::pin(diagnosis::diagnose(address))
+}
+
+/// Runs a gate's statement in the SQLite database at `address`, `sqlite:PATH`, which must be there. It
+/// needs a tokio runtime.
+///
+/// # Errors
+/// [`ErrorKind::InvalidUrl`](lockfast_core::ErrorKind::InvalidUrl) for an address that is not of such a
+/// database, [`ErrorKind::InvalidConfig`](lockfast_core::ErrorKind::InvalidConfig) when there is none,
+/// [`ErrorKind::Permission`](lockfast_core::ErrorKind::Permission) when it must not be written.
+///
+/// # Cancel safety
+/// When dropped before its end, it may have happened.
+pub fn raise(address: Address, statement: GateStatement) -> BoxFuture<'static, Result<GateAnswer>> {
+    Box::pin(async move {
+        let path = config::read_database(&address)?;
+        wire::gate::raise(path, statement).await
+    })
 }

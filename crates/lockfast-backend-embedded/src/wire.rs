@@ -4,6 +4,7 @@
 //! machine ends every holder together with what it may have lost. Only the fence must survive it,
 //! see [`Meta::fence_ceiling`].
 
+pub(crate) mod gate;
 mod row;
 
 use std::cell::RefCell;

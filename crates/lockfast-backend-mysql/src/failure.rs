@@ -37,6 +37,13 @@ pub(crate) fn with_hint_at_tls(failure: Failure) -> Failure {
     failure.with_message(message)
 }
 
+/// Whether the server could not be asked, or not this one; otherwise it has an objection to what was
+/// asked, or somebody else was in the way.
+pub(crate) fn is_of_the_way(failure: &Failure) -> bool {
+    matches!(failure.kind(), ErrorKind::Unreachable | ErrorKind::WrongNode)
+        && failure.handling != Remedy::Repeat
+}
+
 /// The server did not answer in time.
 pub(crate) fn of_silence(endpoint: &str, limit: std::time::Duration) -> Failure {
     let message = format!("{endpoint} did not answer within {limit:?}");
@@ -205,6 +212,20 @@ mod tests {
                 "{code}"
             );
             assert_eq!(failure.to_error().backend(), Some("mysql"));
+        }
+    }
+
+    #[test]
+    fn what_the_way_does_is_told_apart() {
+        let failure = |code| {
+            let message = "said so".into();
+            of_server(&ServerError { code, message, state: "HY000".into() })
+        };
+        for code in [1040, 1053, 1290, 1836, 1927] {
+            assert!(is_of_the_way(&failure(code)), "{code}");
+        }
+        for code in [1205, 1213, 1142, 1146, 1292] {
+            assert!(!is_of_the_way(&failure(code)), "{code}");
         }
     }
 

@@ -23,7 +23,8 @@ mod wire;
 use std::sync::Arc;
 
 use lockfast_core::{
-    Address, Backend, BoxFuture, ConnectContext, Diagnosis, Migration, Profile, Result,
+    Address, Backend, BoxFuture, ConnectContext, Diagnosis, GateAnswer, GateStatement, Migration,
+    Profile, Result,
 };
 
 /// The schemes that this crate serves.
@@ -82,4 +83,25 @@ pub fn migrate(address: Address) -> BoxFuture<'static, Result<Migration>> {
 /// Safe: it only looks.
 pub fn diagnose(address: Address) -> BoxFuture<'static, Result<Diagnosis>> {
     Box::pin(diagnosis::diagnose(address))
+}
+
+/// Runs a gate's statement in the database at `address`, on a connection of its own. No schema is
+/// needed there. Must be called in a tokio runtime.
+///
+/// # Errors
+/// What keeps the server from being asked: as [`connect`].
+///
+/// # Cancel safety
+/// When dropped before its end, it may have happened.
+pub fn raise(address: Address, statement: GateStatement) -> BoxFuture<'static, Result<GateAnswer>> {
+    Box::pin(async move {
+        let dialer = wire::Dialer::new(config::Config::read(&address)?)?;
+        let asking = async {
+            let mut wire = dialer.dial().await?;
+            let answer = wire.raise(&statement).await?;
+            wire.close().await;
+            Ok(answer)
+        };
+        asking.await.map_err(|failure: failure::Failure| failure.to_error())
+    })
 }

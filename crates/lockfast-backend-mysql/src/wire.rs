@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockfast_core::{Error, ErrorKind, Result};
+use lockfast_core::{Error, ErrorKind, GateAnswer, GateStatement, Result};
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Params, Row, SslOpts, Value};
 
@@ -21,6 +21,8 @@ const SETTINGS: &[&str] = &[
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// Statements that are kept prepared; there are fewer.
 const STATEMENTS_MAX: usize = 32;
+/// How long a gate's statement takes when nobody else has its row.
+const RAISE_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// How to get a connection.
 #[derive(Clone, Debug)]
@@ -277,6 +279,29 @@ impl Wire {
         };
         let evicted = tokio::time::timeout(limit, evicting).await;
         evicted.map_err(|_| failure::of_silence(&self.endpoint, limit))
+    }
+
+    /// Runs a gate's statement, which is a transaction by itself. Its answer is the last insert id.
+    pub(crate) async fn raise(&mut self, statement: &GateStatement) -> Result<GateAnswer, Failure> {
+        let limit = GateStatement::WAIT + RAISE_TIME_MAX;
+        let patience = GateStatement::WAIT.as_secs();
+        let patience = format!("SET SESSION innodb_lock_wait_timeout = {patience}");
+        let params = (statement.fence(), statement.lock.as_str());
+        let asked = async {
+            self.conn.query_drop(patience).await?;
+            self.conn.exec_drop(&statement.sql, params).await
+        };
+        match tokio::time::timeout(limit, asked).await {
+            Ok(Ok(())) => Ok(GateAnswer::Highest(self.conn.last_insert_id().map(u64::cast_signed))),
+            Ok(Err(error)) => {
+                let failure = failure::of_driver(&self.endpoint, &error);
+                match failure::is_of_the_way(&failure) {
+                    true => Err(failure),
+                    false => Ok(GateAnswer::Refused(error.into())),
+                }
+            }
+            Err(_) => Err(failure::of_silence(&self.endpoint, limit)),
+        }
     }
 
     /// Says goodbye; what keeps it from that does not matter.

@@ -59,6 +59,13 @@ pub(crate) fn without_proof(mut failure: Failure) -> Failure {
     failure
 }
 
+/// Whether the server could not be asked, or not this one; otherwise it has an objection to what was
+/// asked, or somebody else was in the way.
+pub(crate) fn is_of_the_way(failure: &Failure) -> bool {
+    matches!(failure.kind(), ErrorKind::Unreachable | ErrorKind::WrongNode)
+        && failure.handling.remedy != Remedy::Repeat
+}
+
 /// Whether the server does not know our functions.
 pub(crate) fn is_of_schema(failure: &Failure) -> bool {
     failure.kind() == ErrorKind::InvalidConfig && failure.message().contains("lockfast migrate")
@@ -300,6 +307,16 @@ mod tests {
                 "{code}"
             );
             assert_eq!(failure.to_error().backend(), Some("postgres"));
+        }
+    }
+
+    #[test]
+    fn what_the_way_does_is_told_apart() {
+        for code in ["57P01", "53300", "25006", "08006"] {
+            assert!(is_of_the_way(&of_state(code, "said so")), "{code}");
+        }
+        for code in ["40001", "55P03", "42P01", "42501", "42804"] {
+            assert!(!is_of_the_way(&of_state(code, "said so")), "{code}");
         }
     }
 }

@@ -16,6 +16,7 @@ mod claim;
 mod config;
 mod diagnosis;
 mod failure;
+mod gate;
 mod inspect;
 mod link;
 mod listener;
@@ -29,7 +30,8 @@ mod wire;
 use std::sync::Arc;
 
 use lockfast_core::{
-    Address, Backend, BoxFuture, ConnectContext, Diagnosis, Migration, Profile, Result,
+    Address, Backend, BoxFuture, ConnectContext, Diagnosis, GateAnswer, GateStatement, Migration,
+    Profile, Result,
 };
 
 /// The schemes that this crate serves.
@@ -87,4 +89,16 @@ pub fn migrate(address: Address) -> BoxFuture<'static, Result<Migration>> {
 /// Safe: it only looks.
 pub fn diagnose(address: Address) -> BoxFuture<'static, Result<Diagnosis>> {
     Box::pin(diagnosis::diagnose(address))
+}
+
+/// Runs a gate's statement in the database at `address`, on a connection of its own. No schema is
+/// needed there. It needs a tokio runtime.
+///
+/// # Errors
+/// What keeps the server from being asked: as [`connect`].
+///
+/// # Cancel safety
+/// When dropped before its end, it may have happened.
+pub fn raise(address: Address, statement: GateStatement) -> BoxFuture<'static, Result<GateAnswer>> {
+    Box::pin(gate::raise(address, statement))
 }

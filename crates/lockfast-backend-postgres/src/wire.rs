@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use lockfast_core::{ErrorKind, HolderId};
+use lockfast_core::{ErrorKind, GateAnswer, GateStatement, HolderId};
 use lockfast_net::drive::{Plug, Raw, Socket};
 use lockfast_net::tcp::{self, Keepalive};
 use tokio::net::UnixStream;
@@ -30,6 +30,8 @@ use tls::{Encrypted, Encryption};
 const KEEPALIVE: Keepalive =
     Keepalive { idle: Duration::from_secs(5), interval: Duration::from_secs(2) };
 const CANCEL_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long a gate's statement takes when nobody else has its row.
+const RAISE_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// What the server is told about a session of our own, whatever the role or the database would have
 /// it be: to notice when we are gone and not to give us up, to write before it answers, and to plan
@@ -205,6 +207,31 @@ impl Session {
     pub(crate) fn watch_end(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut alive = self.alive.clone();
         async move { while alive.changed().await.is_ok() {} }
+    }
+
+    /// Runs a gate's statement, which is a transaction by itself.
+    pub(crate) async fn raise(&self, statement: &GateStatement) -> Result<GateAnswer, Failure> {
+        let limit = GateStatement::WAIT + RAISE_TIME_MAX;
+        if self.is_direct {
+            let patience = format!("SET lock_timeout = {}", GateStatement::WAIT.as_millis());
+            self.execute(&patience, limit).await?;
+        }
+        let (fence, lock) = (statement.fence(), statement.lock.as_str());
+        let params: [Param<'_>; 2] = [(&fence, Type::INT8), (&lock, Type::TEXT)];
+        let asking = self.attend(self.client.query_typed(&statement.sql, &params));
+        let rows = match tokio::time::timeout(limit, asking).await {
+            Ok(Ok(rows)) => rows,
+            Ok(Err(error)) => {
+                let failure = failure::of_driver(&self.endpoint, &error);
+                return match failure::is_of_the_way(&failure) {
+                    true => Err(failure),
+                    false => Ok(GateAnswer::Refused(error.into())),
+                };
+            }
+            Err(_) => return Err(failure::of_silence(&self.endpoint, limit)),
+        };
+        let highest = rows.first().map(|row| row.try_get(0)).transpose();
+        Ok(highest.map_or_else(|error| GateAnswer::Refused(error.into()), GateAnswer::Highest))
     }
 
     /// Runs statements of which no answer is expected.

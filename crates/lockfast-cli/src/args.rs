@@ -282,13 +282,14 @@ pub(crate) struct Refresh {
 /// refused. In a job of `lockfast run`, --lock and --fence are those of the job unless they are given.
 ///
 /// Exit status: 0 it passes; 75 it is stale, and the fence that was seen is told; 64 wrong usage; 69
-/// the database is busy; 77 not permitted; 78 the gate is not there or holds something else. With a
-/// command: its own, 75 for a stale fence, and otherwise the codes of `run`.
+/// the database is busy or cannot be reached; 77 not permitted; 78 the gate is not there or holds
+/// something else. With a command: its own, 75 for a stale fence, and otherwise the codes of `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lockfast run report -- lockfast fence check --file report.fence -- ./write-report.sh
   lockfast fence open --file report.fence --lock report --fence 42
-  lockfast fence open --sql sqlite:app.db --lock account/7 --fence 42")]
+  lockfast fence open --sql sqlite:app.db --lock account/7 --fence 42
+  lockfast fence open --sql - --lock account/7 --fence 42 < database-url")]
 pub(crate) struct Fence {
     #[command(subcommand)]
     pub(crate) step: FenceStep,
@@ -341,7 +342,9 @@ pub(crate) struct GatePlace {
     /// In this file, for what processes of this machine write; it is made if it is not there
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
-    /// In a table of this database: sqlite:PATH
+    /// In a table of this database: sqlite:PATH, postgres://HOST/DATABASE or
+    /// mysql://USER@HOST/DATABASE; with - it is read from standard input, so that nobody sees a
+    /// password
     #[arg(long, value_name = "URL")]
     pub(crate) sql: Option<OsString>,
 }

@@ -101,7 +101,7 @@ async fn dispatch(args: Args, output: &Output) -> exit::Outcome {
         Command::Once(once) => command::once::run(once, &global, output).await,
         Command::Elect(elect) => command::elect::run(elect, &global, output).await,
         Command::Refresh(refresh) => command::refresh::run(refresh, &global, output).await,
-        Command::Fence(fence) => command::fence::run(&fence, output),
+        Command::Fence(fence) => command::fence::run(&fence, output).await,
         Command::Acquire(acquire) => command::acquire::run(&acquire, &global, output).await,
         Command::Renew(renew) => command::renew::run(&renew, &global, output).await,
         Command::Release(release) => command::release::run(&release, &global, output).await,

@@ -298,22 +298,29 @@ pub(crate) fn variable(typed: &OsStr) -> Result<(OsString, OsString), Failure> {
     Ok((OsStr::from_bytes(name).to_owned(), OsStr::from_bytes(value).to_owned()))
 }
 
-/// A holder id that was typed, or with `-` the first line of standard input, where no list of
-/// processes shows it.
+/// A holder id that was typed, or with `-` stands on standard input.
 ///
 /// # Errors
 /// When it is not a holder id.
 pub(crate) fn holder(typed: &OsStr) -> Result<HolderId, Failure> {
-    const LINE_MAX: u64 = 128;
+    Ok(HolderId::parse(&secret(typed, "holder id")?)?)
+}
+
+/// What was typed, or with `-` the first line of standard input, where no list of processes shows it.
+///
+/// # Errors
+/// When it cannot be read there.
+pub(crate) fn secret(typed: &OsStr, what: &str) -> Result<String, Failure> {
+    const INPUT_MAX: u64 = 4096;
     if typed != "-" {
-        return Ok(HolderId::parse(&typed.to_string_lossy())?);
+        return Ok(typed.to_string_lossy().into_owned());
     }
     let mut line = String::new();
     std::io::stdin()
-        .take(LINE_MAX)
+        .take(INPUT_MAX)
         .read_to_string(&mut line)
-        .map_err(|error| Failure::usage(format!("standard input has no holder id: {error}")))?;
-    Ok(HolderId::parse(line.lines().next().unwrap_or_default().trim())?)
+        .map_err(|error| Failure::usage(format!("standard input has no {what}: {error}")))?;
+    Ok(line.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! | the only public error | [`error`] |
 //! | an error on its way from the wire | [`failure`] |
 //! | what each node said, where several decide | [`vote`] |
+//! | checking a fence in a database | [`gate`] |
 //! | store URLs | [`address`] |
 //! | what became of a store's schema | [`migration`] |
 //! | what a store and a machine were found to be like | [`diagnosis`] |
@@ -37,6 +38,7 @@ pub mod diagnosis;
 pub mod error;
 pub mod failure;
 pub mod fence;
+pub mod gate;
 pub mod grant;
 pub mod holder;
 pub mod jitter;
@@ -60,6 +62,7 @@ pub use diagnosis::{Diagnosis, Finding, Severity};
 pub use error::{Error, ErrorKind, Result, Retry};
 pub use failure::Failure;
 pub use fence::{Fence, FencingToken};
+pub use gate::{GateAnswer, GateStatement};
 pub use grant::{
     AcquireOutcome, Grant, LossCause, Refusal, ReleaseOutcome, RenewOutcome, RevokeOutcome,
     SessionId,

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use lockfast_core::error::quote;
 use lockfast_core::{
-    Address, Backend, BoxFuture, ConnectContext, Diagnosis, Error, ErrorKind, Migration, Profile,
-    Result,
+    Address, Backend, BoxFuture, ConnectContext, Diagnosis, Error, ErrorKind, GateAnswer,
+    GateStatement, Migration, Profile, Result,
 };
+use lockfast_fence::sql::Dialect;
 
 type Connect = fn(Address, ConnectContext) -> BoxFuture<'static, Result<Arc<dyn Backend>>>;
 type Diagnose = fn(Address) -> BoxFuture<'static, Result<Diagnosis>>;
 type Migrate = fn(Address) -> BoxFuture<'static, Result<Migration>>;
+type Raise = fn(Address, GateStatement) -> BoxFuture<'static, Result<GateAnswer>>;
 
 /// A store that was compiled in.
 pub(crate) struct Entry {
@@ -26,6 +28,18 @@ pub(crate) struct Entry {
     checks: &'static [&'static str],
     /// What it promises.
     profiles: fn() -> Vec<(&'static str, Profile)>,
+    /// How fences are checked in the databases that it can reach, if they speak SQL.
+    gates: Option<Gates>,
+}
+
+/// Databases in which fences can be checked.
+#[derive(Debug)]
+pub(crate) struct Gates {
+    schemes: &'static [&'static str],
+    /// How they speak.
+    pub(crate) dialect: Dialect,
+    /// How a gate's statement is run there.
+    pub(crate) raise: Raise,
 }
 
 const BACKENDS: &[Entry] = &[
@@ -37,6 +51,11 @@ const BACKENDS: &[Entry] = &[
         diagnose: lockfast_backend_embedded::diagnose,
         checks: lockfast_backend_embedded::CHECKS,
         profiles: lockfast_backend_embedded::profiles,
+        gates: Some(Gates {
+            schemes: lockfast_backend_embedded::GATE_SCHEMES,
+            dialect: Dialect::Sqlite,
+            raise: lockfast_backend_embedded::raise,
+        }),
     },
     #[cfg(feature = "etcd")]
     Entry {
@@ -46,6 +65,7 @@ const BACKENDS: &[Entry] = &[
         diagnose: lockfast_backend_etcd::diagnose,
         checks: lockfast_backend_etcd::CHECKS,
         profiles: lockfast_backend_etcd::profiles,
+        gates: None,
     },
     #[cfg(feature = "mysql")]
     Entry {
@@ -55,6 +75,11 @@ const BACKENDS: &[Entry] = &[
         diagnose: lockfast_backend_mysql::diagnose,
         checks: lockfast_backend_mysql::CHECKS,
         profiles: lockfast_backend_mysql::profiles,
+        gates: Some(Gates {
+            schemes: lockfast_backend_mysql::SCHEMES,
+            dialect: Dialect::MySql,
+            raise: lockfast_backend_mysql::raise,
+        }),
     },
     #[cfg(feature = "redis")]
     Entry {
@@ -64,6 +89,7 @@ const BACKENDS: &[Entry] = &[
         diagnose: lockfast_backend_redis::diagnose,
         checks: lockfast_backend_redis::CHECKS,
         profiles: lockfast_backend_redis::profiles,
+        gates: None,
     },
     #[cfg(feature = "redlock")]
     Entry {
@@ -73,6 +99,7 @@ const BACKENDS: &[Entry] = &[
         diagnose: lockfast_backend_redlock::diagnose,
         checks: lockfast_backend_redlock::CHECKS,
         profiles: lockfast_backend_redlock::profiles,
+        gates: None,
     },
     #[cfg(feature = "postgres")]
     Entry {
@@ -82,6 +109,11 @@ const BACKENDS: &[Entry] = &[
         diagnose: lockfast_backend_postgres::diagnose,
         checks: lockfast_backend_postgres::CHECKS,
         profiles: lockfast_backend_postgres::profiles,
+        gates: Some(Gates {
+            schemes: lockfast_backend_postgres::SCHEMES,
+            dialect: Dialect::Postgres,
+            raise: lockfast_backend_postgres::raise,
+        }),
     },
     #[cfg(feature = "zookeeper")]
     Entry {
@@ -91,6 +123,7 @@ const BACKENDS: &[Entry] = &[
         diagnose: lockfast_backend_zookeeper::diagnose,
         checks: lockfast_backend_zookeeper::CHECKS,
         profiles: lockfast_backend_zookeeper::profiles,
+        gates: None,
     },
 ];
 
@@ -109,6 +142,28 @@ pub(crate) fn resolve(url: &str) -> Result<(Address, &'static Entry)> {
             ),
         )),
     }
+}
+
+/// The database with gates that `url` names, found before anything is touched.
+pub(crate) fn resolve_gates(url: &str) -> Result<(Address, &'static Gates)> {
+    let known = || BACKENDS.iter().filter_map(|entry| entry.gates.as_ref());
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+    let is_meant = |gates: &&Gates| scheme.is_some_and(|scheme| gates.schemes.contains(&scheme));
+    if let Some(gates) = known().find(is_meant) {
+        return Ok((Address::parse(url)?, gates));
+    }
+    let schemes: Vec<String> = known()
+        .flat_map(|gates| gates.schemes)
+        .map(|scheme| match *scheme {
+            "sqlite" => "sqlite:PATH".to_owned(),
+            server => format!("{server}://HOST/DATABASE"),
+        })
+        .collect();
+    // What has no colon may be anything.
+    let said = scheme.map_or_else(|| "that".to_owned(), quote);
+    let message =
+        format!("no database for gates is called {said}; there is {}", schemes.join(", "));
+    Err(Error::new(ErrorKind::InvalidUrl, message))
 }
 
 /// The schemes of all stores that were compiled in, each with its colon.

@@ -48,12 +48,13 @@
 //! | what is held | [`Guard`], and the [`Lease`] that is handed to others |
 //! | a lock that is taken again by who has it | [`Holder`] |
 //! | optimistic locking | [`optimistic`] |
-//! | checking fences | [`fence`] |
+//! | checking fences | [`fence`]; [`GateDatabase`] without a connection of one's own |
 //! | a store of one's own | [`backend`] |
 
 pub mod blocking;
 mod connect;
 mod diagnose;
+mod gate;
 mod lease;
 mod locker;
 mod migrate;
@@ -65,6 +66,7 @@ mod store;
 mod telemetry;
 
 pub use diagnose::{diagnose, known_checks};
+pub use gate::GateDatabase;
 pub use lease::handle::{Checked, Guard, Lease, LeaseChanges, LeaseStatus, Released};
 pub use lease::holder::Holder;
 pub use lease::policy::Options;

@@ -8,12 +8,14 @@
     reason = "a panic is how a test fails"
 )]
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockfast::blocking::{AnyLock, Locker, MultiLock};
+use lockfast::blocking::{AnyLock, Locker, MultiLock, RefreshAttempt, retry};
+use lockfast::optimistic::{Attempts, Step, Update};
 use lockfast::{
-    Attempt, ErrorKind, Holder, LeaderEvent, Leadership, LeaseStatus, Mode, Options, Ran,
-    ReleaseOutcome, Released, Result, RevokeOutcome, WatchKind,
+    Attempt, Ensured, Error, ErrorKind, Expected, Holder, LeaderEvent, Leadership, LeaseStatus,
+    Mode, Options, Ran, ReleaseOutcome, Released, Result, RevokeOutcome, WatchKind, WriteOutcome,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,6 +27,9 @@ fn take_everything() -> Result<()> {
     look_and_revoke(&locker)?;
     keep_without_a_guard(&locker)?;
     lead_and_run_once(&locker)?;
+    share_values(&locker)?;
+    wait_for_each_other(&locker)?;
+    compute_once(&locker)?;
     locker.settled()
 }
 
@@ -113,9 +118,164 @@ fn lead_and_run_once(locker: &Locker) -> Result<()> {
     assert!(matches!(once.run(|_| ())?, Ran::Skipped(_)));
     let once = locker.once("by hand", 60 * SECOND)?;
     let guard = once.start()?.acquired().expect("nobody runs it");
+    assert_eq!(guard.lease().fence(), guard.fence());
     guard.extend(120 * SECOND)?;
     assert!(matches!(guard.finish()?, Released::Released));
     Ok(())
+}
+
+fn share_values(locker: &Locker) -> Result<()> {
+    let value = locker.value("value")?.attempts(Attempts::default().most(1_000));
+    assert_eq!((value.name().as_str(), value.read()?), ("value", None));
+    let written = value.write(Expected::Nothing, b"0")?;
+    let WriteOutcome::Written(Some(version)) = written else { panic!("{written:?}") };
+    assert!(matches!(value.write(Expected::Nothing, b"1")?, WriteOutcome::Conflict(Some(_))));
+    std::thread::scope(|scope| {
+        let counting = [(); 4].map(|()| scope.spawn(|| (0..25).try_for_each(|_| count(&value))));
+        counting.into_iter().try_for_each(|thread| thread.join().unwrap())
+    })?;
+    let counted = value.read()?.expect("a value");
+    assert_eq!(counted.bytes, b"100", "an update was lost");
+    assert!(matches!(value.remove(version)?, WriteOutcome::Conflict(Some(_))));
+    assert!(matches!(value.remove(counted.version)?, WriteOutcome::Written(None)));
+    let short = locker.value("short")?.keep(SECOND)?;
+    short.update(|_| Ok(Update::Put(b"soon gone".to_vec())))?;
+    assert!(short.read()?.expect("a value").remaining.is_some_and(|left| left <= SECOND));
+
+    let mut made = 0;
+    let third = retry(Attempts::default(), || {
+        made += 1;
+        Ok(if made < 3 { Step::Conflict } else { Step::Done(made) })
+    });
+    assert_eq!(third?, 3);
+    Ok(())
+}
+
+fn count(value: &lockfast::blocking::SharedValue) -> Result<()> {
+    let counted = value.update(|there| {
+        let number = there.and_then(|value| String::from_utf8(value.bytes).ok());
+        let number: u32 = number.and_then(|text| text.parse().ok()).unwrap_or(0);
+        Ok(Update::Put((number + 1).to_string().into_bytes()))
+    });
+    counted.map(drop)
+}
+
+fn wait_for_each_other(locker: &Locker) -> Result<()> {
+    let latch = locker.latch("latch", 2)?;
+    std::thread::scope(|scope| {
+        let waiting = [(); 3].map(|()| scope.spawn(|| latch.wait()));
+        assert_eq!((latch.name().as_str(), latch.left()?), ("latch", 2));
+        assert_eq!(latch.count_down()?, 1);
+        assert_eq!(latch.count_down()?, 0);
+        waiting.into_iter().try_for_each(|thread| thread.join().unwrap())
+    })?;
+    assert_eq!(latch.count_down().unwrap_err().kind(), ErrorKind::Conflict);
+    latch.reset()?;
+    assert_eq!(latch.left()?, 2);
+    latch.reset()?;
+
+    let barrier = locker.barrier("barrier", 3)?;
+    assert_eq!(barrier.name().as_str(), "barrier");
+    let before = std::thread::scope(|scope| {
+        let rounds = || [barrier.wait(), barrier.wait()].into_iter().collect::<Result<Vec<_>>>();
+        let waiting = [(); 3].map(|()| scope.spawn(rounds));
+        waiting.map(|thread| thread.join().unwrap())
+    });
+    for rounds in before {
+        assert_eq!(rounds?, [0, 1]);
+    }
+    Ok(())
+}
+
+fn compute_once(locker: &Locker) -> Result<()> {
+    let rates = locker.refresh("rates", 300 * SECOND)?.stale_for(SECOND)?;
+    let computed = AtomicU32::new(0);
+    let compute = || {
+        rates.get(|lease| {
+            computed.fetch_add(1, Ordering::Relaxed);
+            lease.check()?;
+            std::thread::sleep(SECOND / 20); // until all others wait
+            Ok(b"1.08".to_vec())
+        })
+    };
+    std::thread::scope(|scope| {
+        let threads = [(); 4].map(|()| scope.spawn(compute));
+        threads.into_iter().try_for_each(|thread| {
+            assert_eq!(thread.join().unwrap()?, b"1.08");
+            Ok(())
+        })
+    })?;
+    assert_eq!(computed.into_inner(), 1, "computed more than once");
+    rates.invalidate()?;
+    assert_eq!(rates.get(|_| Ok(b"1.09".to_vec()))?, b"1.09");
+
+    let table = locker.refresh("table", 300 * SECOND)?;
+    let failed = table.ensure(|_| Err::<(), _>(Error::new(ErrorKind::Permission, "a test")));
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Permission);
+    assert_eq!(table.ensure(|lease| Ok(lease.mode()))?, Ensured::Now(Mode::Exclusive));
+    assert_eq!(table.ensure(|_| Ok(Mode::Shared))?, Ensured::Before);
+
+    let by_hand = locker.refresh("by hand", 300 * SECOND)?;
+    let RefreshAttempt::Granted(guard) = by_hand.start()? else { panic!("nobody computed it") };
+    assert_eq!(guard.lease().name(), by_hand.name());
+    guard.fail(&Error::new(ErrorKind::Permission, "a test"))?;
+    let RefreshAttempt::Granted(guard) = by_hand.start()? else { panic!("it failed") };
+    assert_eq!(guard.finish(b"done".to_vec())?, b"done");
+    assert!(matches!(by_hand.start()?, RefreshAttempt::Fresh(bytes) if bytes == b"done"));
+    Ok(())
+}
+
+#[test]
+fn what_is_computed_after_a_loss_is_thrown_away() {
+    let locker = Locker::connect("memory:").unwrap();
+    let rates = locker.refresh("rates", 300 * SECOND).unwrap();
+    for computed in [Ok(b"late".to_vec()), Err(Error::new(ErrorKind::Permission, "late"))] {
+        let lost = rates.get(|lease| {
+            locker.revoke(rates.name(), "maintenance")?;
+            lease.lost()?;
+            computed
+        });
+        assert_eq!(lost.unwrap_err().kind(), ErrorKind::Lost);
+    }
+    assert_eq!(rates.get(|_| Ok(b"next".to_vec())).unwrap(), b"next");
+}
+
+#[test]
+fn who_waits_for_a_computation_is_told_why_it_failed() {
+    let locker = Locker::connect("memory:").unwrap();
+    let rates = locker.refresh("rates", 300 * SECOND).unwrap();
+    let RefreshAttempt::Granted(guard) = rates.start().unwrap() else { panic!("nobody has it") };
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| rates.get(|_| Ok(b"not asked".to_vec())));
+        while locker.inspect(rates.name()).unwrap().waiting == 0 {
+            std::thread::sleep(SECOND / 1_000);
+        }
+        guard.fail(&Error::new(ErrorKind::Permission, "no rates today")).unwrap();
+        let error = waiting.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Computation);
+        assert!(error.message().contains("no rates today"), "{error}");
+    });
+}
+
+#[tokio::main]
+async fn program() -> Result<()> {
+    let error = Locker::connect("memory:").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BlockingInAsync);
+    let locker = lockfast::Locker::connect("memory:").await?;
+    let value = Locker::from(locker.clone()).value("value")?;
+    assert_eq!(value.read().unwrap_err().kind(), ErrorKind::BlockingInAsync);
+    let latch = Locker::from(locker).latch("latch", 2)?;
+    let waiting = latch.clone();
+    let waiting = tokio::task::spawn_blocking(move || waiting.wait());
+    let counting = latch.clone();
+    std::thread::spawn(move || counting.count_down()).join().unwrap()?;
+    tokio::task::block_in_place(|| latch.count_down())?;
+    waiting.await.unwrap()
+}
+
+#[test]
+fn a_program_with_an_async_main_shares_what_its_threads_share() {
+    program().unwrap();
 }
 
 #[test]

@@ -1,42 +1,38 @@
 //! `lockfast fence`: check a fence where something is written, for scripts.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use lockfast::fence::FileGate;
-use lockfast::fence::sql::{Check, Dialect, TableGate};
-use lockfast::{Error, ErrorKind, Fence as Number, FencingToken, LockName, Retry};
-use lockfast_core::error::quote;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use lockfast::fence::sql::TableGate;
+use lockfast::{Error, ErrorKind, Fence as Number, FencingToken, GateDatabase, LockName, Retry};
 use serde_json::json;
 
 use crate::args::{Fence, FenceStep, Gate};
-use crate::exit::{CONFIG, Failure, NOT_EXECUTABLE, NOT_PERMITTED, Outcome, UNAVAILABLE};
+use crate::exit::{CONFIG, Failure, NOT_EXECUTABLE, Outcome, UNAVAILABLE};
 use crate::output::Output;
 use crate::plan;
 use crate::process::{descriptor, lookup};
-
-/// How long a database that somebody else writes to is waited for.
-const BUSY_TIME: Duration = Duration::from_secs(10);
 
 /// Lets the fence pass, or refuses it.
 ///
 /// # Errors
 /// When it is stale, and when it cannot be checked.
-pub(crate) fn run(args: &Fence, output: &Output) -> Outcome {
+///
+/// # Cancel safety
+/// When dropped before its end, the fence may have been raised.
+pub(crate) async fn run(args: &Fence, output: &Output) -> Outcome {
     match &args.step {
         FenceStep::Check { gate, command } if !command.is_empty() => {
             run_inside(gate, command, output).map_err(Failure::of_run)
         }
         FenceStep::Check { gate, .. } | FenceStep::Open { gate } => {
             let claim = Claim::new(gate)?;
-            let passed = match (&gate.place.file, &gate.place.sql) {
-                (Some(path), _) => claim.file(path)?.check(&claim.token).map(drop),
-                (None, url) => claim.pass_database(url.as_deref(), gate.table.as_deref())?,
+            let passed = match &gate.place.file {
+                Some(path) => claim.file(path)?.check(&claim.token).map(drop),
+                None => claim.pass_database(gate, output).await?,
             };
             claim.report(passed, output)?;
             if output.json() {
@@ -95,20 +91,26 @@ impl Claim {
         FileGate::new(&self.gate, path).map_err(explain)
     }
 
-    /// Asks the table in a database. The outer failures are those of the way there.
-    fn pass_database(
+    /// Asks the table in a database. The outer failures are of what was typed.
+    async fn pass_database(
         &self,
-        url: Option<&OsStr>,
-        table: Option<&OsStr>,
+        args: &Gate,
+        output: &Output,
     ) -> Result<lockfast::Result<()>, Failure> {
-        let path = sqlite_path(url.unwrap_or_default())?;
-        let mut gate = TableGate::new(Dialect::Sqlite, &self.gate)?;
-        if let Some(table) = table {
+        let typed = args.place.sql.as_deref().unwrap_or_default();
+        let url = plan::secret(typed, "database")?;
+        if typed != "-" && plan::holds_credentials(&url) {
+            output.warn(
+                "the password in the URL of --sql is visible to everybody who can list processes; \
+                 write --sql - and give the URL on standard input",
+            );
+        }
+        let database = GateDatabase::at(&url)?;
+        let mut gate = TableGate::new(database.dialect(), &self.gate)?;
+        if let Some(table) = &args.table {
             gate = gate.with_table(plan::text(table, "the table")?)?;
         }
-        let check = gate.check(&self.token)?;
-        let highest = ask(path, &check).map_err(|error| explain_sqlite(path, error, &check))?;
-        Ok(check.admit(Some(highest)))
+        Ok(database.open(&gate, &self.token).await)
     }
 
     /// Prints a refusal for programs as well.
@@ -142,48 +144,6 @@ fn missing(what: &str, option: &str, variable: &str) -> Failure {
         "there is no {what}: give {option}, or run it in a job of `lockfast run`, where {variable} \
          says it"
     ))
-}
-
-fn sqlite_path(url: &OsStr) -> Result<&Path, Failure> {
-    let path = url.as_bytes().strip_prefix(b"sqlite:").unwrap_or_default();
-    if path.is_empty() {
-        return Err(Failure::config(format!(
-            "--sql {} is not sqlite:PATH; in other databases run the gate's statement in the \
-             transaction that writes",
-            quote(&shown_scheme(url))
-        )));
-    }
-    Ok(Path::new(OsStr::from_bytes(path)))
-}
-
-/// What may be shown of a URL that could hold a password.
-fn shown_scheme(url: &OsStr) -> String {
-    let url = url.to_string_lossy();
-    url.split_once(':').map_or_else(|| url.to_string(), |(scheme, _)| format!("{scheme}:…"))
-}
-
-/// Raises the fence, in a transaction of its own; the highest that is known then.
-fn ask(path: &Path, check: &Check<'_>) -> rusqlite::Result<i64> {
-    // A database that is not there is a slip, and not one to be made.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut database = Connection::open_with_flags(path, flags)?;
-    database.busy_timeout(BUSY_TIME)?;
-    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let parameters = (check.fence(), check.lock());
-    let highest = transaction.query_row(check.sql(), parameters, |row| row.get(0))?;
-    transaction.commit()?;
-    Ok(highest)
-}
-
-fn explain_sqlite(path: &Path, error: rusqlite::Error, check: &Check<'_>) -> Failure {
-    use rusqlite::ErrorCode::{CannotOpen, NotADatabase, PermissionDenied, ReadOnly};
-    let code = match error.sqlite_error_code() {
-        Some(CannotOpen | NotADatabase) => CONFIG,
-        Some(PermissionDenied | ReadOnly) => NOT_PERMITTED,
-        _ => return explain(check.explain(error)),
-    };
-    let shown = quote(&path.to_string_lossy());
-    Failure::new(code, format!("the fence cannot be checked in the database {shown}: {error}"))
 }
 
 /// A gate that is not there, or holds something else, is to be set up; it is no fault of a store.

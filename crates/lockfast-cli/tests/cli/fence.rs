@@ -1,5 +1,10 @@
 //! `fence`: gates for scripts, in a file and in a database.
 
+use std::fs::File;
+
+use lockfast_faults::mysql::{Flavor, Mysql};
+use lockfast_faults::postgres::Setup;
+use lockfast_faults::server::Server as _;
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -7,9 +12,17 @@ use crate::sandbox::{Finished, Running, Sandbox, eventually};
 
 const TABLE: &str = "(resource TEXT NOT NULL PRIMARY KEY, fence INTEGER NOT NULL) WITHOUT ROWID";
 
+/// Runs the command. A URL that may hold a password is given where no list of processes shows it.
 fn fence(sandbox: &Sandbox, step: &str, place: [&str; 2], number: &str, more: &[&str]) -> Finished {
-    let line = ["fence", step, place[0], place[1], "--lock", "a", "--fence", number];
-    sandbox.run(line.iter().chain(more))
+    let is_secret = place[1].contains('@');
+    let shown = if is_secret { "-" } else { place[1] };
+    let line = ["fence", step, place[0], shown, "--lock", "a", "--fence", number];
+    let mut command = sandbox.command(line.iter().chain(more));
+    if is_secret {
+        std::fs::write(sandbox.path("url"), format!("{}\n", place[1])).unwrap();
+        command.stdin(File::open(sandbox.path("url")).unwrap());
+    }
+    Running::new(command).finish()
 }
 
 /// The rule, wherever the gate is.
@@ -54,11 +67,105 @@ fn a_table_refuses_what_is_stale() {
     check_rule(&sandbox, place);
     database.execute(&format!("CREATE TABLE other {TABLE}"), []).unwrap();
     fence(&sandbox, "check", place, "5", &["--table", "other"]).expect(0);
+    database.execute("CREATE TABLE words (resource TEXT PRIMARY KEY, fence TEXT)", []).unwrap();
+    let words = fence(&sandbox, "open", place, "5", &["--table", "words"]).expect(78);
+    assert!(words.stderr.contains("no number"), "{}", words.stderr);
     let seen = |table: &str| -> (String, i64) {
         let sql = format!("SELECT resource, fence FROM {table}");
         database.query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
     };
     assert_eq!((seen("lockfast_fences"), seen("other")), (("a".into(), 43), ("a".into(), 5)));
+}
+
+/// What is told about a database, whichever it is. The table "words" has no numbers.
+fn check_refusals(sandbox: &Sandbox, url: &str, url_wrong: &str, password_wrong: &str) {
+    let words = fence(sandbox, "open", ["--sql", url], "5", &["--table", "words"]).expect(78);
+    assert!(words.stderr.contains("no number"), "{}", words.stderr);
+    // The fence of a job says nothing about another lock.
+    let mut other = sandbox.command(["fence", "open", "--sql", url, "--lock", "b"]);
+    other.env("LOCKFAST_NAME", "a").env("LOCKFAST_FENCE", "9000");
+    let other = Running::new(other).finish().expect(64);
+    assert!(other.stderr.contains("gate of lock \"b\""), "{}", other.stderr);
+    // Nobody is shown a password, right or wrong.
+    for more in [&[][..], &["--json"], &["-vv"]] {
+        let refused = fence(sandbox, "open", ["--sql", url_wrong], "50", more).expect(77);
+        assert!(refused.stderr.contains("app"), "{}", refused.stderr);
+        assert!(!refused.stderr.contains(password_wrong), "{}", refused.stderr);
+        assert_eq!(refused.stdout, "");
+    }
+}
+
+#[test]
+fn a_table_of_postgres_refuses_what_is_stale() {
+    let (sandbox, mut server) = (Sandbox::new(), Setup::new().passwords().start());
+    server.sql("CREATE ROLE app LOGIN PASSWORD 'geheim'");
+    let url = server.url_as("app", Some("geheim"));
+    let place = ["--sql", url.as_str()];
+    let missing = fence(&sandbox, "check", place, "41", &[]).expect(78);
+    let columns = "(resource text PRIMARY KEY, fence bigint NOT NULL)";
+    let setup = format!("CREATE TABLE IF NOT EXISTS \"lockfast_fences\" {columns}");
+    assert!(missing.stderr.contains(&setup), "{}", missing.stderr);
+    server.sql(&setup);
+    let denied = fence(&sandbox, "check", place, "41", &[]).expect(77);
+    assert!(denied.stderr.contains("grant it INSERT"), "{}", denied.stderr);
+    server.sql("GRANT SELECT, INSERT, UPDATE ON lockfast_fences TO app");
+    check_rule(&sandbox, place);
+    assert_eq!(server.sql("SELECT * FROM lockfast_fences").trim(), "a|43");
+
+    server.sql(&format!("CREATE SCHEMA app AUTHORIZATION app; CREATE TABLE app.fences {columns}"));
+    server.sql("GRANT ALL ON app.fences TO app");
+    fence(&sandbox, "open", place, "5", &["--table", "app.fences"]).expect(0);
+    server.sql(
+        "CREATE TABLE words (resource text PRIMARY KEY, fence text); GRANT ALL ON words TO app",
+    );
+    check_refusals(&sandbox, &url, &server.url_as("app", Some("falsch")), "falsch");
+
+    let standby = server.start_standby();
+    let standby_url = standby.url_as("app", Some("geheim"));
+    let reads = fence(&sandbox, "open", ["--sql", &standby_url], "50", &[]).expect(69);
+    assert!(reads.stderr.contains("standby"), "{}", reads.stderr);
+    drop(standby);
+    server.kill();
+    fence(&sandbox, "open", place, "50", &[]).expect(69);
+}
+
+fn check_mysql(flavor: Flavor) {
+    let (sandbox, mut server) = (Sandbox::new(), Mysql::start(flavor));
+    server.sql("CREATE USER app IDENTIFIED BY 'geheim'; GRANT SELECT ON lockfast.* TO app");
+    let url = server.url_as("app", Some("geheim"));
+    let place = ["--sql", url.as_str()];
+    let missing = fence(&sandbox, "check", ["--sql", &server.url()], "41", &[]).expect(78);
+    let columns = "(resource VARBINARY(255) NOT NULL PRIMARY KEY, fence BIGINT NOT NULL)";
+    let setup = format!("CREATE TABLE IF NOT EXISTS `lockfast_fences` {columns} ENGINE = InnoDB");
+    assert!(missing.stderr.contains(&setup), "{}", missing.stderr);
+    server.sql(&setup);
+    let denied = fence(&sandbox, "check", place, "41", &[]).expect(77);
+    assert!(denied.stderr.contains("grant it INSERT"), "{}", denied.stderr);
+    server.sql("GRANT INSERT, UPDATE ON lockfast.* TO app");
+    check_rule(&sandbox, place);
+    assert_eq!(server.sql("SELECT resource, fence FROM lockfast_fences").trim(), "a\t43");
+
+    server.sql(&format!("CREATE TABLE other {columns}"));
+    fence(&sandbox, "open", place, "5", &["--table", "other"]).expect(0);
+    server.sql("CREATE TABLE words (resource VARBINARY(255) PRIMARY KEY, fence VARCHAR(20))");
+    server.sql("INSERT INTO words VALUES ('a', 'many')");
+    check_refusals(&sandbox, &url, &server.url_as("app", Some("falsch")), "falsch");
+
+    server.sql("SET GLOBAL read_only = 1");
+    let reads = fence(&sandbox, "open", place, "50", &[]).expect(69);
+    assert!(reads.stderr.contains("only reads"), "{}", reads.stderr);
+    server.kill();
+    fence(&sandbox, "open", place, "50", &[]).expect(69);
+}
+
+#[test]
+fn a_table_of_mariadb_refuses_what_is_stale() {
+    check_mysql(Flavor::MariaDb);
+}
+
+#[test]
+fn a_table_of_mysql_refuses_what_is_stale() {
+    check_mysql(Flavor::MySql);
 }
 
 /// In a job nothing has to be said twice.
@@ -159,7 +266,7 @@ fn concurrent_writers_pass_one_by_one_in_order() {
 fn what_is_no_gate_is_told() {
     let sandbox = Sandbox::new();
     std::fs::write(sandbox.path("text"), "something else, and long enough").unwrap();
-    let table: [(&str, &str, i32, &str); 8] = [
+    let table = [
         ("--file", "no/gate", 78, "a directory that is there"),
         ("--file", "/dev/null", 78, "regular file"),
         ("--file", "text", 78, "16 digits"),
@@ -167,7 +274,13 @@ fn what_is_no_gate_is_told() {
         ("--sql", "sqlite:text", 78, "not a database"),
         ("--sql", "sqlite:", 78, "sqlite:PATH"),
         ("--sql", "app.db", 78, "sqlite:PATH"),
-        ("--sql", "postgres://me:geheim@h/db", 78, "transaction that writes"),
+        ("--sql", "sqlite:app.db?mode=ro", 78, "it has none"),
+        ("--sql", "oracle://me:geheim@h/db", 78, "mysql://HOST/DATABASE"),
+        ("--sql", "postgres://me:geheim@h/db?schema=x", 78, "sslmode"),
+        ("--sql", "postgres://me:ge:heim@h/db", 78, "%3A"),
+        ("--sql", "postgres://me:geheim@127.0.0.1:1/db", 69, "nobody listens"),
+        ("--sql", "mysql://me:geheim@127.0.0.1:1/db", 69, "cannot be reached"),
+        ("--sql", "mysql://me:geheim@h", 78, "no database"),
     ];
     for (option, place, code, words) in table {
         let refused = fence(&sandbox, "check", [option, place], "5", &[]).expect(code);
@@ -175,6 +288,11 @@ fn what_is_no_gate_is_told() {
         assert!(!refused.stderr.contains("geheim"), "{}", refused.stderr);
     }
     assert!(!sandbox.path("no.db").exists());
+    let typed = "mysql://me:geheim@127.0.0.1:1/db";
+    let line = ["fence", "open", "--sql", typed, "--lock", "a", "--fence", "5"];
+    let warned = sandbox.run(line).expect(69);
+    assert!(warned.stderr.contains("visible to everybody"), "{}", warned.stderr);
+    assert!(!warned.stderr.contains("geheim"), "{}", warned.stderr);
     let place = ["--sql", "sqlite:text"];
     fence(&sandbox, "check", place, "5", &["--table", "a b"]).expect(64);
     let refused = fence(&sandbox, "check", place, "5", &["--", "true"]).expect(64);

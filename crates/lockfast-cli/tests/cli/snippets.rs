@@ -67,6 +67,7 @@ const FENCE: &str =
     "lockfast run report -- lockfast fence check --file report.fence -- ./write-report.sh";
 const FENCE_OPEN: &str = "lockfast fence open --file report.fence --lock report --fence 42";
 const FENCE_SQL: &str = "lockfast fence open --sql sqlite:app.db --lock account/7 --fence 42";
+const FENCE_SECRET: &str = "lockfast fence open --sql - --lock account/7 --fence 42 < database-url";
 const LOOK: &str = "lockfast show nightly-report; lockfast list; lockfast watch";
 const HELD: &str = "nightly-report: exclusive by lockfast (pid N on ";
 
@@ -126,6 +127,7 @@ const CLAIMS: &[Claim] = &[
     claim(FENCE, "", 0, &[], "write-report.sh"),
     claim(FENCE_OPEN, "", 0, &[], ""),
     claim(FENCE_SQL, "", 0, &[], ""),
+    claim(FENCE_SECRET, "", 0, &[], ""),
     claim("lockfast show scheduler", "scheduler", 0, &["scheduler: exclusive by"], ""),
     claim("lockfast watch scheduler", "", 130, &[], ""),
     claim("lockfast torture --on embedded: --seed 7 --plan", "", 0, &[], ""),
@@ -227,6 +229,7 @@ fn prepare() -> Sandbox {
     SCRIPTS.iter().for_each(|name| place(name, STUB));
     let gate = TableGate::new(Dialect::Sqlite, "account/7").unwrap();
     Connection::open(sandbox.path("app.db")).unwrap().execute(gate.setup(), []).unwrap();
+    std::fs::write(sandbox.path("database-url"), "sqlite:app.db\n").unwrap();
     place("bin/cargo", &CARGO.replace("ROOT", &root().display().to_string()));
     sandbox
 }

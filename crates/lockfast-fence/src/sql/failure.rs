@@ -19,6 +19,18 @@ const CROSSED: &[&str] = &[
     "Record has changed since last read",
 ];
 
+/// What they say when this user must not write there.
+const DENIED: &[&str] = &["permission denied", "command denied", "readonly database"];
+
+/// What they, and their clients, say when the column of the fence has, or is made for, no numbers.
+const NO_NUMBER: &[&str] = &[
+    "but expression is of type",
+    "Truncated incorrect",
+    "Incorrect integer value",
+    "Invalid column type",
+    "cannot convert between the Rust type",
+];
+
 /// Whether PostgreSQL says that a table or a column is not there; roles and prepared statements may not
 /// exist either.
 fn is_missing_in_postgres(said: &str) -> bool {
@@ -37,6 +49,16 @@ pub(super) fn explain(setup: &str, source: Box<dyn StdError + Send + Sync>) -> E
              where you make your tables: {setup}"
         );
         Error::new(ErrorKind::InvalidConfig, message)
+    } else if has(NO_NUMBER) {
+        let message = format!(
+            "the gate's column holds, or is made for, something that is no number, so that no fence \
+             can be checked; it is made so: {setup}"
+        );
+        Error::new(ErrorKind::CorruptRecord, message)
+    } else if has(DENIED) {
+        let message = "this user may not write to the gate's table or column; grant it INSERT, \
+                       UPDATE and SELECT";
+        Error::new(ErrorKind::Permission, message)
     } else if has(CROSSED) {
         let message = "somebody else wrote at the same time; begin the transaction again";
         Error::new(ErrorKind::Internal, message).with_retry(Retry::Later)
@@ -75,6 +97,24 @@ mod tests {
             assert_eq!((error.kind(), error.retry()), (ErrorKind::InvalidConfig, Retry::Never));
             assert!(error.to_string().contains("CREATE TABLE x"), "{error}");
             assert!(format!("{error:#}").contains(said), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn who_may_not_write_and_what_is_no_number_are_told() {
+        for (said, kind) in [
+            ("permission denied for table lockfast_fences", ErrorKind::Permission),
+            ("INSERT command denied to user 'app'@'%' for table 'x'", ErrorKind::Permission),
+            ("attempt to write a readonly database", ErrorKind::Permission),
+            ("Invalid column type Text at index: 0, name: fence", ErrorKind::CorruptRecord),
+            ("Truncated incorrect INTEGER value: 'many'", ErrorKind::CorruptRecord),
+            (
+                "column \"fence\" is of type uuid but expression is of type bigint",
+                ErrorKind::CorruptRecord,
+            ),
+        ] {
+            let error = explain("CREATE", said.into());
+            assert_eq!((error.kind(), error.retry()), (kind, Retry::Never), "{said}");
         }
     }
 

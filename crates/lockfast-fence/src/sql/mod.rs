@@ -176,6 +176,19 @@ impl TableGate {
         Ok(Self { statements: Statements::of_table(self.dialect, lock, &table), ..self })
     }
 
+    /// Whose SQL it speaks.
+    ///
+    /// ```
+    /// # use lockfast_fence::sql::{Dialect, TableGate};
+    /// # fn main() -> lockfast_core::Result<()> {
+    /// assert_eq!(TableGate::new(Dialect::MySql, "account/7")?.dialect(), Dialect::MySql);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     /// The statement that makes the table if it is not there. Run it once, where you make your
     /// other tables, and not in the transaction of a check. Whoever checks needs the rights to
     /// insert, update and select.
@@ -390,8 +403,9 @@ impl Statements {
             lock,
             setup: fill(text::of(dialect).create_table),
             check: fill(text::of(dialect).check_table),
-            no_answer: "the gate's statement had no answer; run it unchanged and read the answer \
-                        that its documentation names"
+            no_answer: "the gate's statement had no answer, or its column holds something that is \
+                        no number; run it unchanged, read the answer that its documentation names, \
+                        and make the table as it says"
                 .into(),
         }
     }

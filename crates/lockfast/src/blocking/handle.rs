@@ -200,6 +200,11 @@ impl OnceGuard {
         Self { guard, lease }
     }
 
+    /// As [`OnceGuard::lease`](crate::OnceGuard::lease).
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
     /// As [`OnceGuard::started`](crate::OnceGuard::started).
     pub fn started(&self) -> Moment {
         self.guard.started()

@@ -517,6 +517,9 @@ impl RwLock {
 pub struct MultiLock(pub(super) crate::MultiLock);
 
 impl MultiLock {
+    /// As [`MultiLock::LOCKS_MAX`](crate::MultiLock::LOCKS_MAX).
+    pub const LOCKS_MAX: usize = crate::MultiLock::LOCKS_MAX;
+
     /// As [`MultiLock::new`](crate::MultiLock::new).
     ///
     /// # Errors

@@ -15,6 +15,8 @@
 mod handle;
 mod job;
 mod lock;
+mod refresh;
+mod value;
 
 use std::future::Future;
 use std::pin::pin;
@@ -24,14 +26,17 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use lockfast_core::{
-    Diagnosis, Error, ErrorKind, Fence, Guarantee, HolderId, LockName, LockView, Migration, Mode,
-    Moment, Profile, ReleaseOutcome, Result, RevokeOutcome, WatchEvent,
+    Diagnosis, Error, ErrorKind, Fence, FencingToken, Guarantee, HolderId, LockName, LockView,
+    Migration, Mode, Moment, Profile, ReleaseOutcome, Result, RevokeOutcome, WatchEvent,
 };
+use lockfast_fence::sql::TableGate;
 use tokio::task::coop::poll_proceed;
 
 pub use handle::{Guard, Lease, LeaseChanges, MultiGuard, OnceGuard};
 pub use job::{Campaign, Leader, Observer, Once};
 pub use lock::{AnyLock, MultiLock, Mutex, RwLock, Semaphore};
+pub use refresh::{Refresh, RefreshAttempt, RefreshGuard};
+pub use value::{Barrier, Latch, SharedValue, retry};
 
 /// More than tokio gives a task to spend.
 const BUDGET_MAX: u32 = 256;
@@ -104,6 +109,27 @@ pub fn diagnose(url: &str) -> Result<Diagnosis> {
 /// As there, and [`ErrorKind::BlockingInAsync`].
 pub fn migrate(url: &str) -> Result<Migration> {
     block_on(crate::migrate(url))
+}
+
+/// As [`GateDatabase::open`](crate::GateDatabase::open), in the database at `url`.
+///
+/// ```no_run
+/// use lockfast::blocking::{Locker, open_gate};
+/// use lockfast::fence::sql::{Dialect, TableGate};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("embedded:")?.lock("account/7")?;
+/// let gate = TableGate::new(Dialect::Sqlite, "account/7")?;
+/// open_gate("sqlite:app.db", &gate, &guard.token())?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As there and of [`GateDatabase::at`](crate::GateDatabase::at), and [`ErrorKind::BlockingInAsync`].
+pub fn open_gate(url: &str, gate: &TableGate, token: &FencingToken) -> Result<()> {
+    let database = crate::GateDatabase::at(url)?;
+    block_on(database.open(gate, token))
 }
 
 /// [`crate::Locker`], blocking.
@@ -211,6 +237,38 @@ impl Locker {
     /// As there.
     pub fn once(&self, name: impl AsRef<str>, at_most: Duration) -> Result<Once> {
         self.0.once(name, at_most).map(Once)
+    }
+
+    /// As [`Locker::value`](crate::Locker::value).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn value(&self, name: impl AsRef<str>) -> Result<SharedValue> {
+        self.0.value(name).map(SharedValue)
+    }
+
+    /// As [`Locker::latch`](crate::Locker::latch).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn latch(&self, name: impl AsRef<str>, count: u32) -> Result<Latch> {
+        self.0.latch(name, count).map(Latch)
+    }
+
+    /// As [`Locker::barrier`](crate::Locker::barrier).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
+        self.0.barrier(name, parties).map(Barrier)
+    }
+
+    /// As [`Locker::refresh`](crate::Locker::refresh).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn refresh(&self, name: impl AsRef<str>, fresh_for: Duration) -> Result<Refresh> {
+        self.0.refresh(name, fresh_for).map(Refresh)
     }
 
     /// As [`Locker::inspect`](crate::Locker::inspect).

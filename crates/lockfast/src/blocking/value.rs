@@ -1,0 +1,213 @@
+//! What is shared beside the locks, blocking.
+
+use std::time::Duration;
+
+use lockfast_core::{Expected, LockName, Result, Version, VersionedValue, WriteOutcome};
+
+use super::block_on;
+use crate::optimistic::{Attempts, Step, Update};
+
+/// As [`optimistic::retry`](crate::optimistic::retry).
+///
+/// ```
+/// use lockfast::blocking::retry;
+/// use lockfast::optimistic::{Attempts, Step};
+///
+/// # struct Database;
+/// # impl Database {
+/// #     fn stock(&self, _: u32) -> lockfast::Result<i64> { Ok(5) }
+/// #     fn set_stock(&self, _: u32, _: i64, _: i64) -> lockfast::Result<u64> { Ok(1) }
+/// # }
+/// # fn main() -> lockfast::Result<()> {
+/// # let database = Database;
+/// let left = retry(Attempts::default(), || {
+///     let stock = database.stock(7)?;
+///     // UPDATE item SET stock = $3 WHERE id = $1 AND stock = $2
+///     Ok(match database.set_stock(7, stock, stock - 1)? {
+///         0 => Step::Conflict,
+///         _ => Step::Done(stock - 1),
+///     })
+/// })?;
+/// assert_eq!(left, 4);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+pub fn retry<T>(attempts: Attempts, mut attempt: impl FnMut() -> Result<Step<T>>) -> Result<T> {
+    block_on(crate::optimistic::retry(attempts, || std::future::ready(attempt())))
+}
+
+/// [`crate::SharedValue`], blocking.
+///
+/// ```
+/// use lockfast::blocking::Locker;
+/// use lockfast::optimistic::Update;
+/// use lockfast::{Expected, WriteOutcome};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let builds = Locker::connect("memory:")?.value("builds")?;
+/// let written = builds.write(Expected::Nothing, b"41")?;
+/// assert!(matches!(written, WriteOutcome::Written(_)));
+/// let next = builds.update(|there| {
+///     let last = there.and_then(|value| String::from_utf8(value.bytes).ok());
+///     let last: u64 = last.and_then(|text| text.parse().ok()).unwrap_or(0);
+///     Ok(Update::Put((last + 1).to_string().into_bytes()))
+/// })?;
+/// assert_eq!(next.expect("a value").bytes, b"42");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SharedValue(pub(super) crate::SharedValue);
+
+impl SharedValue {
+    /// As [`SharedValue::keep`](crate::SharedValue::keep).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn keep(self, keep: Duration) -> Result<Self> {
+        self.0.keep(keep).map(Self)
+    }
+
+    /// As [`SharedValue::attempts`](crate::SharedValue::attempts).
+    #[must_use]
+    pub fn attempts(self, attempts: Attempts) -> Self {
+        Self(self.0.attempts(attempts))
+    }
+
+    /// As [`SharedValue::name`](crate::SharedValue::name).
+    pub fn name(&self) -> &LockName {
+        self.0.name()
+    }
+
+    /// As [`SharedValue::read`](crate::SharedValue::read).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn read(&self) -> Result<Option<VersionedValue>> {
+        block_on(self.0.read())
+    }
+
+    /// As [`SharedValue::write`](crate::SharedValue::write).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn write(&self, expected: Expected, bytes: impl Into<Vec<u8>>) -> Result<WriteOutcome> {
+        block_on(self.0.write(expected, bytes))
+    }
+
+    /// As [`SharedValue::remove`](crate::SharedValue::remove).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn remove(&self, version: Version) -> Result<WriteOutcome> {
+        block_on(self.0.remove(version))
+    }
+
+    /// As [`SharedValue::update`](crate::SharedValue::update).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn update(
+        &self,
+        mut compute: impl FnMut(Option<VersionedValue>) -> Result<Update>,
+    ) -> Result<Option<VersionedValue>> {
+        block_on(self.0.update(|there| std::future::ready(compute(there))))
+    }
+}
+
+/// [`crate::Latch`], blocking.
+///
+/// ```
+/// use lockfast::blocking::Locker;
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let imported = Locker::connect("memory:")?.latch("import/2026-11", 2)?; // two parts
+/// let waiter = imported.clone();
+/// let report = std::thread::spawn(move || waiter.wait());
+/// assert_eq!(imported.count_down()?, 1);
+/// assert_eq!(imported.count_down()?, 0);
+/// report.join().expect("no panic")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Latch(pub(super) crate::Latch);
+
+impl Latch {
+    /// As [`Latch::COUNT_MAX`](crate::Latch::COUNT_MAX).
+    pub const COUNT_MAX: u32 = crate::Latch::COUNT_MAX;
+
+    /// As [`Latch::name`](crate::Latch::name).
+    pub fn name(&self) -> &LockName {
+        self.0.name()
+    }
+
+    /// As [`Latch::count_down`](crate::Latch::count_down).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn count_down(&self) -> Result<u32> {
+        block_on(self.0.count_down())
+    }
+
+    /// As [`Latch::left`](crate::Latch::left).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn left(&self) -> Result<u32> {
+        block_on(self.0.left())
+    }
+
+    /// As [`Latch::wait`](crate::Latch::wait).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn wait(&self) -> Result<()> {
+        block_on(self.0.wait())
+    }
+
+    /// As [`Latch::reset`](crate::Latch::reset).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn reset(&self) -> Result<()> {
+        block_on(self.0.reset())
+    }
+}
+
+/// [`crate::Barrier`], blocking.
+///
+/// ```
+/// use lockfast::blocking::Locker;
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let ready = Locker::connect("memory:")?.barrier("migration/phase-1", 2)?;
+/// let other = ready.clone();
+/// let other = std::thread::spawn(move || other.wait());
+/// assert_eq!(ready.wait()?, other.join().expect("no panic")?); // the same round
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Barrier(pub(super) crate::Barrier);
+
+impl Barrier {
+    /// As [`Barrier::PARTIES_MAX`](crate::Barrier::PARTIES_MAX).
+    pub const PARTIES_MAX: u32 = crate::Barrier::PARTIES_MAX;
+
+    /// As [`Barrier::name`](crate::Barrier::name).
+    pub fn name(&self) -> &LockName {
+        self.0.name()
+    }
+
+    /// As [`Barrier::wait`](crate::Barrier::wait).
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn wait(&self) -> Result<u64> {
+        block_on(self.0.wait())
+    }
+}
