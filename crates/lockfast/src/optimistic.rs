@@ -42,6 +42,19 @@ use crate::lease::keeper::Keeper;
 pub use crate::primitive::{SharedValue, Update};
 
 /// How often, and after which pauses, somebody tries again who met a conflict.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::{Locker, optimistic::Attempts};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let attempts = Attempts::default().most(100).pause_max(Duration::from_millis(20));
+/// let stock = Locker::connect("memory:").await?.value("stock/7")?.attempts(attempts);
+/// # stock.read().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempts {
     most: u32,
@@ -104,6 +117,16 @@ impl Attempts {
 }
 
 /// What came of one attempt.
+///
+/// ```
+/// use lockfast::optimistic::Step;
+///
+/// /// What an UPDATE that names the old value has changed.
+/// fn step(rows: u64) -> Step<()> {
+///     if rows == 0 { Step::Conflict } else { Step::Done(()) }
+/// }
+/// assert_eq!(step(0), Step::Conflict);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<T> {
     /// It is done.

@@ -95,6 +95,24 @@ fn check_refusals(sandbox: &Sandbox, url: &str, url_wrong: &str, password_wrong:
     }
 }
 
+/// A transaction that has the row is waited for, for longer than a lock's own statements wait. The
+/// last two say how to pause, and how many do.
+fn check_wait(
+    sandbox: &Sandbox,
+    place: [&str; 2],
+    sql: impl Fn(&str) -> String + Sync,
+    [pause, pausing]: [&str; 2],
+) {
+    let update = "UPDATE lockfast_fences SET fence = 60 WHERE resource = 'a'";
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| sql(&format!("BEGIN; {update}; SELECT {pause}; COMMIT")));
+        let has_row = || writer.is_finished() || sql(pausing).trim() == "1";
+        eventually("the writer to have the row", has_row);
+        let late = fence(sandbox, "open", place, "59", &[]).expect(75);
+        assert!(late.stderr.contains("60 was seen"), "{}", late.stderr);
+    });
+}
+
 #[test]
 fn a_table_of_postgres_refuses_what_is_stale() {
     let (sandbox, mut server) = (Sandbox::new(), Setup::new().passwords().start());
@@ -111,6 +129,8 @@ fn a_table_of_postgres_refuses_what_is_stale() {
     server.sql("GRANT SELECT, INSERT, UPDATE ON lockfast_fences TO app");
     check_rule(&sandbox, place);
     assert_eq!(server.sql("SELECT * FROM lockfast_fences").trim(), "a|43");
+    let pausing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    check_wait(&sandbox, place, |sql| server.sql(sql), ["pg_sleep(3)", pausing]);
 
     server.sql(&format!("CREATE SCHEMA app AUTHORIZATION app; CREATE TABLE app.fences {columns}"));
     server.sql("GRANT ALL ON app.fences TO app");
@@ -144,6 +164,8 @@ fn check_mysql(flavor: Flavor) {
     server.sql("GRANT INSERT, UPDATE ON lockfast.* TO app");
     check_rule(&sandbox, place);
     assert_eq!(server.sql("SELECT resource, fence FROM lockfast_fences").trim(), "a\t43");
+    let pausing = "SELECT count(*) FROM information_schema.processlist WHERE state = 'User sleep'";
+    check_wait(&sandbox, place, |sql| server.sql(sql), ["SLEEP(3)", pausing]);
 
     server.sql(&format!("CREATE TABLE other {columns}"));
     fence(&sandbox, "open", place, "5", &["--table", "other"]).expect(0);

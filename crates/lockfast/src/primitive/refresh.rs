@@ -59,6 +59,20 @@ pub struct Refresh {
 const HEADER_BYTES: usize = size_of::<u64>();
 
 /// What came of [`Refresh::ensure`].
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::{Ensured, Locker};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let locker = Locker::connect("memory:").await?;
+/// let index = locker.refresh("search-index", Duration::from_secs(300))?;
+/// assert_eq!(index.ensure(async |_| Ok("built")).await?, Ensured::Now("built"));
+/// assert_eq!(index.ensure(async |_| Ok("again")).await?, Ensured::Before);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ensured<T> {
     /// It was done here, just now.
@@ -270,6 +284,26 @@ impl Refresh {
 }
 
 /// What came of [`Refresh::start`].
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::{Locker, RefreshAttempt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let locker = Locker::connect("memory:").await?;
+/// let rates = locker.refresh("exchange-rates", Duration::from_secs(300))?;
+/// let bytes = match rates.start().await? {
+///     RefreshAttempt::Fresh(bytes) => bytes,
+///     RefreshAttempt::Granted(guard) => {
+///         guard.lease().check()?; // before each side effect of the computation
+///         guard.finish(b"EUR 1.08".to_vec()).await?
+///     }
+/// };
+/// assert_eq!(bytes, b"EUR 1.08");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub enum RefreshAttempt {
     /// The value: fresh, or good enough while somebody else computes the next.
@@ -279,6 +313,23 @@ pub enum RefreshAttempt {
 }
 
 /// The right to compute a value. Dropping it leaves that to the next who asks.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::{Error, ErrorKind, Locker, RefreshAttempt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let locker = Locker::connect("memory:").await?;
+/// let rates = locker.refresh("exchange-rates", Duration::from_secs(300))?;
+/// if let RefreshAttempt::Granted(guard) = rates.start().await? {
+///     let error = Error::new(ErrorKind::Computation, "the bank is closed");
+///     guard.fail(&error).await?; // those who wait are told
+/// }
+/// # assert!(matches!(rates.start().await?, RefreshAttempt::Granted(_)));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the right to compute is given back as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct RefreshGuard {

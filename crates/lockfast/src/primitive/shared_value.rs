@@ -49,6 +49,20 @@ pub struct SharedValue {
 }
 
 /// What an update leaves.
+///
+/// ```
+/// use lockfast::{Locker, optimistic::Update};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let flag = Locker::connect("memory:").await?.value("maintenance")?;
+/// flag.update(async |_| Ok(Update::Put(b"since noon".to_vec()))).await?;
+/// let kept = flag.update(async |_| Ok(Update::Keep)).await?;
+/// assert_eq!(kept.expect("a value").bytes, b"since noon");
+/// assert!(flag.update(async |_| Ok(Update::Remove)).await?.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
     /// This value.
