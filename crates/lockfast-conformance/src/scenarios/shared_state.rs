@@ -32,6 +32,10 @@ pub(super) const GROUP: Group = Group {
             Box::pin(latches_open_when_counted_down(arena))
         })
         .using(&[Feature::Values]),
+        Case::new("latches_are_counted_by_many_at_once", |arena| {
+            Box::pin(latches_are_counted_by_many_at_once(arena))
+        })
+        .using(&[Feature::Values]),
         Case::new("latches_refuse_what_does_not_go_together", |arena| {
             Box::pin(latches_refuse_what_does_not_go_together(arena))
         })
@@ -485,4 +489,24 @@ async fn invalidations_are_not_undone_by_who_computes(arena: Arena) {
             refresh(&first).invalidate().await.expect("an answer");
         }
     }
+}
+
+/// P10 (B178): many who count at the same time are all counted, also over a slow way.
+async fn latches_are_counted_by_many_at_once(arena: Arena) {
+    const COUNT: u32 = 100;
+    let switch = FaultSwitch::default();
+    let locker = arena.locker(&switch).await;
+    switch.set(Operation::Other, Fault::DelayRequest(Duration::from_millis(10)));
+    let tasks: Vec<_> = (0..COUNT)
+        .map(|_| {
+            let latch = locker.latch("a", COUNT).expect("a latch");
+            tokio::spawn(async move { latch.count_down().await })
+        })
+        .collect();
+    let mut left = Vec::new();
+    for task in tasks {
+        left.push(finish(task).await.expect("its count"));
+    }
+    left.sort_unstable();
+    assert!(left.into_iter().eq(0..COUNT), "each counts once");
 }
