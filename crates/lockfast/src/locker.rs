@@ -229,6 +229,8 @@ impl Locker {
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
         let name = LockName::new(name)?;
         let own = format!("barrier:{name}");
+        // The place of every round has a name of its own, and no round may be the last.
+        self.name(format!("{own}#{}", u64::MAX))?;
         let (value, place) = (self.value(&own)?, self.any_lock(&own, Mode::Shared)?);
         Barrier::new(value, place, name, parties)
     }

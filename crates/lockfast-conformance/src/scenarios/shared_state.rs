@@ -48,6 +48,16 @@ pub(super) const GROUP: Group = Group {
             Box::pin(barriers_do_not_count_who_left(arena))
         })
         .using(&[Feature::Values, Feature::Shared]),
+        Case::new("barriers_do_not_count_one_twice", |arena| {
+            Box::pin(barriers_do_not_count_one_twice(arena))
+        })
+        .using(&[Feature::Values, Feature::Shared]),
+        Case::new("barriers_take_many", |arena| Box::pin(barriers_take_many(arena)))
+            .using(&[Feature::Values, Feature::Shared]),
+        Case::new("waits_outlast_a_store_that_fails", |arena| {
+            Box::pin(waits_outlast_a_store_that_fails(arena))
+        })
+        .using(&[Feature::Values, Feature::Shared]),
         Case::new("refreshes_are_computed_once", |arena| {
             Box::pin(refreshes_are_computed_once(arena))
         })
@@ -374,6 +384,73 @@ async fn refreshes_stop_when_their_lock_is_lost(arena: Arena) {
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     let next = refresh(&second).get(|_| async { Ok(b"next".to_vec()) }).await;
     assert_eq!(next.expect("a value"), b"next");
+}
+
+/// P1 (B176): one that stops waiting and waits again is one, also when the store has not heard yet that it
+/// left.
+async fn barriers_do_not_count_one_twice(arena: Arena) {
+    let switch = FaultSwitch::default();
+    let (slow, other) = (arena.locker(&switch).await, locker(&arena).await);
+    let client = arena.client().await;
+    let wait = |locker: &Locker| {
+        let barrier = locker.barrier("a", 2).expect("a barrier");
+        tokio::spawn(async move { barrier.wait().await.expect("an answer") })
+    };
+    let place = name("barrier:a#0");
+    let leaving = wait(&slow);
+    client.until(&place, "one is there", |view| view.holders.len() == 1).await;
+    switch.set(Operation::Release, Fault::DelayRequest(Duration::from_millis(500)));
+    leaving.abort();
+    let _ = leaving.await;
+    let again = wait(&slow);
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    switch.set(Operation::Release, Fault::Pass);
+    assert!(!again.is_finished(), "it went on with itself");
+    slow.settled().await;
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    assert!(!again.is_finished(), "it went on with itself");
+    let other = wait(&other);
+    assert_eq!((finish(again).await, finish(other).await), (0, 0));
+}
+
+/// P10 (B175): a barrier of many opens when all are there, and not before.
+async fn barriers_take_many(arena: Arena) {
+    const PARTIES: u32 = 150;
+    let lockers: [Locker; 3] = lockers(&arena).await;
+    let wait = |at: u32| {
+        let barrier = lockers[at as usize % 3].barrier("a", PARTIES).expect("a barrier");
+        tokio::spawn(async move { barrier.wait().await.expect("an answer") })
+    };
+    let client = arena.client().await;
+    let tasks: Vec<_> = (1..PARTIES).map(wait).collect();
+    let all = PARTIES as usize - 1;
+    client.until(&name("barrier:a#0"), "all but one", |view| view.holders.len() == all).await;
+    assert!(tasks.iter().all(|task| !task.is_finished()), "one is missing");
+    let last = wait(0);
+    for task in tasks.into_iter().chain([last]) {
+        assert_eq!(finish(task).await, 0);
+    }
+}
+
+/// P10 (B174): who waits at a latch or a barrier outlasts a store that cannot serve it for a while.
+async fn waits_outlast_a_store_that_fails(arena: Arena) {
+    let switch = FaultSwitch::default();
+    let (far, near) = (arena.locker(&switch).await, locker(&arena).await);
+    let client = arena.client().await;
+    let (latch, barrier) = (far.latch("a", 1).expect("a latch"), far.barrier("a", 2));
+    let barrier = barrier.expect("a barrier");
+    let latched = tokio::spawn(async move { latch.wait().await });
+    let met = tokio::spawn(async move { barrier.wait().await });
+    let place = name("barrier:a#0");
+    client.until(&place, "one is there", |view| view.holders.len() == 1).await;
+    switch.set(Operation::Other, Fault::Fail);
+    near.latch("a", 1).expect("a latch").count_down().await.expect("an answer");
+    let came = near.barrier("a", 2).expect("a barrier").wait().await;
+    assert_eq!(came.expect("an answer"), 0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    switch.set(Operation::Other, Fault::Pass);
+    finish(latched).await.expect("it is open");
+    assert_eq!(finish(met).await.expect("both were there"), 0);
 }
 
 /// P10 (B170): a result is stored for the others also when the last value has ended meanwhile.
