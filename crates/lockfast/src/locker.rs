@@ -224,8 +224,8 @@ impl Locker {
     /// A place where so many wait for each other. Everybody must say the same number.
     ///
     /// # Errors
-    /// As [`Locker::value`] and [`Locker::rwlock`], and [`ErrorKind::InvalidConfig`] for a number that
-    /// is not 1 to [`Barrier::PARTIES_MAX`].
+    /// As [`Locker::value`] and [`Locker::rwlock`], where the name must leave room for the number of the
+    /// round, and [`ErrorKind::InvalidConfig`] for a number that is not 1 to [`Barrier::PARTIES_MAX`].
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
         let name = LockName::new(name)?;
         let own = format!("barrier:{name}");

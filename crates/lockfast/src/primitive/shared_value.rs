@@ -159,6 +159,9 @@ impl SharedValue {
 
     /// Writes if what is there is what was expected.
     ///
+    /// A write whose answer was lost is repeated, and the store knows the repetition. Only one that made
+    /// the value, and whose value somebody has removed since, is done again.
+    ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
     ///
