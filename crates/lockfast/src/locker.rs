@@ -224,11 +224,13 @@ impl Locker {
     /// A place where so many wait for each other. Everybody must say the same number.
     ///
     /// # Errors
-    /// As [`Locker::value`] and [`Locker::rwlock`], and [`ErrorKind::InvalidConfig`] for a number that
-    /// is not 1 to [`Barrier::PARTIES_MAX`].
+    /// As [`Locker::value`] and [`Locker::rwlock`], where the name must leave room for the number of the
+    /// round, and [`ErrorKind::InvalidConfig`] for a number that is not 1 to [`Barrier::PARTIES_MAX`].
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
         let name = LockName::new(name)?;
         let own = format!("barrier:{name}");
+        // The place of every round has a name of its own, and no round may be the last.
+        self.name(format!("{own}#{}", u64::MAX))?;
         let (value, place) = (self.value(&own)?, self.any_lock(&own, Mode::Shared)?);
         Barrier::new(value, place, name, parties)
     }

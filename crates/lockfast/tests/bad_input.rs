@@ -31,6 +31,22 @@ async fn names_are_checked_before_any_io() {
     }
 }
 
+/// B177: what is refused is refused when it is made, and not in the tenth round.
+#[tokio::test]
+async fn a_barrier_has_room_for_all_its_rounds() {
+    let locker = Locker::connect("memory:").await.unwrap();
+    let prefixed = Locker::builder().prefix("billing/").connect("memory:").await.unwrap();
+    // A lock of this name and "#9" after it is possible, and with "#10" it is not.
+    let long = "x".repeat(255 - "barrier:#9".len());
+    assert_eq!(locker.barrier(&long, 1).unwrap_err().kind(), ErrorKind::InvalidName);
+    let longest = "x".repeat(255 - "barrier:#18446744073709551615".len());
+    assert_eq!(prefixed.barrier(&longest, 1).unwrap_err().kind(), ErrorKind::InvalidName);
+    let barrier = locker.barrier(&longest, 1).unwrap();
+    for round in 0..12 {
+        assert_eq!(barrier.wait().await.unwrap(), round);
+    }
+}
+
 #[tokio::test]
 async fn similar_names_are_different_locks() {
     let locker = locker().await;

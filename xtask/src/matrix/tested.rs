@@ -29,7 +29,7 @@ const SHOWN: &[Shown] = &[
     shown("SharedValue that ends", &["values::end_by_themselves"]),
     shown("Latch", &["shared_state::latches_open_when_counted_down"]),
     shown("Barrier", &["shared_state::barriers_let_all_go_together"]),
-    shown("Refresh", &["shared_state::refreshes_are_computed_once"]),
+    shown("Refresh", &["refresh::are_computed_once"]),
     shown(
         "detached lease",
         &[

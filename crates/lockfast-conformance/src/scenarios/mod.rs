@@ -9,6 +9,7 @@ mod once;
 mod primitives;
 mod process;
 mod reentrance;
+mod refresh;
 mod shared_state;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(crate) const GROUPS: &[&Group] = &[
     &primitives::GROUP,
     &process::GROUP,
     &reentrance::GROUP,
+    &refresh::GROUP,
     &shared_state::GROUP,
 ];
 

@@ -1,4 +1,4 @@
-//! What is made of values: optimistic updates, latches, barriers and refreshes on this store.
+//! What is made of values: optimistic updates, latches and barriers on this store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use lockfast::optimistic::{Attempts, Update};
 use lockfast::{
-    Ensured, Error, ErrorKind, Expected, Feature, Locker, Moment, SharedValue, VersionedValue,
-    WriteOutcome,
+    Error, ErrorKind, Expected, Feature, Locker, Moment, SharedValue, VersionedValue, WriteOutcome,
 };
 use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
 
@@ -32,6 +31,10 @@ pub(super) const GROUP: Group = Group {
             Box::pin(latches_open_when_counted_down(arena))
         })
         .using(&[Feature::Values]),
+        Case::new("latches_are_counted_by_many_at_once", |arena| {
+            Box::pin(latches_are_counted_by_many_at_once(arena))
+        })
+        .using(&[Feature::Values]),
         Case::new("latches_refuse_what_does_not_go_together", |arena| {
             Box::pin(latches_refuse_what_does_not_go_together(arena))
         })
@@ -44,30 +47,24 @@ pub(super) const GROUP: Group = Group {
             Box::pin(barriers_do_not_count_who_left(arena))
         })
         .using(&[Feature::Values, Feature::Shared]),
-        Case::new("refreshes_are_computed_once", |arena| {
-            Box::pin(refreshes_are_computed_once(arena))
+        Case::new("barriers_do_not_count_one_twice", |arena| {
+            Box::pin(barriers_do_not_count_one_twice(arena))
         })
-        .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
-        Case::new("refreshes_tell_why_they_failed", |arena| {
-            Box::pin(refreshes_tell_why_they_failed(arena))
+        .using(&[Feature::Values, Feature::Shared]),
+        Case::new("barriers_take_many", |arena| Box::pin(barriers_take_many(arena)))
+            .using(&[Feature::Values, Feature::Shared]),
+        Case::new("waits_outlast_a_store_that_fails", |arena| {
+            Box::pin(waits_outlast_a_store_that_fails(arena))
         })
-        .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
-        Case::new("refreshes_give_the_last_value_meanwhile", |arena| {
-            Box::pin(refreshes_give_the_last_value_meanwhile(arena))
-        })
-        .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
-        Case::new("refreshes_stop_when_their_lock_is_lost", |arena| {
-            Box::pin(refreshes_stop_when_their_lock_is_lost(arena))
-        })
-        .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
+        .using(&[Feature::Values, Feature::Shared]),
     ],
 };
 
-async fn locker(arena: &Arena) -> Locker {
+pub(super) async fn locker(arena: &Arena) -> Locker {
     arena.locker(&FaultSwitch::default()).await
 }
 
-async fn lockers<const N: usize>(arena: &Arena) -> [Locker; N] {
+pub(super) async fn lockers<const N: usize>(arena: &Arena) -> [Locker; N] {
     let mut lockers = Vec::with_capacity(N);
     for _ in 0..N {
         lockers.push(locker(arena).await);
@@ -246,108 +243,89 @@ async fn barriers_do_not_count_who_left(arena: Arena) {
     assert_eq!((finish(second).await, finish(third).await), (0, 0));
 }
 
-/// P1: of all who want a value that is not there, one computes it, and the others get what it computed.
-async fn refreshes_are_computed_once(arena: Arena) {
-    let lockers: [Locker; 4] = lockers(&arena).await;
-    let computed = Arc::new(AtomicUsize::new(0));
-    let tasks: Vec<_> = (lockers.iter())
-        .map(|locker| {
-            let refresh = locker.refresh("a", Duration::from_secs(600)).expect("a refresh");
-            let computed = Arc::clone(&computed);
-            tokio::spawn(async move {
-                let got = refresh.get(|lease| async move {
-                    computed.fetch_add(1, Ordering::SeqCst);
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    lease.check()?;
-                    Ok(b"computed".to_vec())
-                });
-                got.await.expect("a value")
-            })
-        })
-        .collect();
-    for task in tasks {
-        assert_eq!(finish(task).await, b"computed");
-    }
-    assert_eq!(computed.load(Ordering::SeqCst), 1);
-    let refresh = lockers[0].refresh("a", Duration::from_secs(600)).expect("a refresh");
-    assert_eq!(refresh.ensure(async |_| Ok(())).await.expect("an answer"), Ensured::Before);
-    refresh.invalidate().await.expect("an answer");
-    assert_eq!(refresh.ensure(async |_| Ok(7)).await.expect("an answer"), Ensured::Now(7));
-}
-
-/// P11: those who waited for a computation are told why it failed, and the next computes.
-async fn refreshes_tell_why_they_failed(arena: Arena) {
-    let [first, second] = lockers(&arena).await;
-    let refresh =
-        |locker: &Locker| locker.refresh("a", Duration::from_secs(600)).expect("a refresh");
+/// P1 (B176): one that stops waiting and waits again is one, also when the store has not heard yet that it
+/// left.
+async fn barriers_do_not_count_one_twice(arena: Arena) {
+    let switch = FaultSwitch::default();
+    let (slow, other) = (arena.locker(&switch).await, locker(&arena).await);
     let client = arena.client().await;
-    let (failing, waiting) = (refresh(&first), refresh(&second));
-    let (go, gone) = tokio::sync::oneshot::channel::<()>();
-    let failing = tokio::spawn(async move {
-        let failed = failing.get(|_| async move {
-            let _ = gone.await;
-            Err(Error::new(ErrorKind::Permission, "no rates today"))
-        });
-        failed.await.expect_err("it fails")
-    });
-    let place = name("refresh:a");
-    client.until(&place, "it computes", |view| view.holders.len() == 1).await;
-    let waiting =
-        tokio::spawn(async move { waiting.get(|_| async { Ok(b"by the second".to_vec()) }).await });
-    client.until(&place, "the other waits", |view| view.waiting == 1).await;
-    go.send(()).expect("it computes");
-    assert_eq!(finish(failing).await.kind(), ErrorKind::Permission);
-    let error = finish(waiting).await.expect_err("it is told");
-    assert_eq!(error.kind(), ErrorKind::Computation, "{error}");
-    assert!(error.message().contains("no rates today"), "{error}");
-    let next = refresh(&second).get(|_| async { Ok(b"next".to_vec()) }).await;
-    assert_eq!(next.expect("a value"), b"next");
+    let wait = |locker: &Locker| {
+        let barrier = locker.barrier("a", 2).expect("a barrier");
+        tokio::spawn(async move { barrier.wait().await.expect("an answer") })
+    };
+    let place = name("barrier:a#0");
+    let leaving = wait(&slow);
+    client.until(&place, "one is there", |view| view.holders.len() == 1).await;
+    switch.set(Operation::Release, Fault::DelayRequest(Duration::from_millis(500)));
+    leaving.abort();
+    let _ = leaving.await;
+    let again = wait(&slow);
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    switch.set(Operation::Release, Fault::Pass);
+    assert!(!again.is_finished(), "it went on with itself");
+    slow.settled().await;
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    assert!(!again.is_finished(), "it went on with itself");
+    let other = wait(&other);
+    assert_eq!((finish(again).await, finish(other).await), (0, 0));
 }
 
-/// P10: with a last value that is good enough, nobody waits for the one who computes the next.
-async fn refreshes_give_the_last_value_meanwhile(arena: Arena) {
-    let [first, second] = lockers(&arena).await;
-    let fresh = arena.short_ttl();
-    let refresh = |locker: &Locker| {
-        let refresh = locker.refresh("a", fresh).expect("a refresh");
-        refresh.stale_for(Duration::from_secs(600)).expect("a time")
+/// P10 (B175): a barrier of many opens when all are there, and not before.
+async fn barriers_take_many(arena: Arena) {
+    const PARTIES: u32 = 150;
+    let lockers: [Locker; 3] = lockers(&arena).await;
+    let wait = |at: u32| {
+        let barrier = lockers[at as usize % 3].barrier("a", PARTIES).expect("a barrier");
+        tokio::spawn(async move { barrier.wait().await.expect("an answer") })
     };
     let client = arena.client().await;
-    let (one, other) = (refresh(&first), refresh(&second));
-    assert_eq!(one.get(|_| async { Ok(b"old".to_vec()) }).await.expect("a value"), b"old");
-    tokio::time::sleep(fresh + arena.profile.ttl.fit(Duration::ZERO)).await;
-    let (go, gone) = tokio::sync::oneshot::channel::<()>();
-    let computing = tokio::spawn(async move {
-        let got = one.get(|_| async move {
-            let _ = gone.await;
-            Ok(b"new".to_vec())
-        });
-        got.await.expect("a value")
-    });
-    client.until(&name("refresh:a"), "it computes", |view| view.holders.len() == 1).await;
-    let meanwhile = other.get(|_| async { Ok(b"unwanted".to_vec()) }).await;
-    assert_eq!(meanwhile.expect("a value"), b"old");
-    go.send(()).expect("it computes");
-    assert_eq!(finish(computing).await, b"new");
-    assert_eq!(other.get(|_| async { Ok(b"unwanted".to_vec()) }).await.expect("a value"), b"new");
+    let tasks: Vec<_> = (1..PARTIES).map(wait).collect();
+    let all = PARTIES as usize - 1;
+    client.until(&name("barrier:a#0"), "all but one", |view| view.holders.len() == all).await;
+    assert!(tasks.iter().all(|task| !task.is_finished()), "one is missing");
+    let last = wait(0);
+    for task in tasks.into_iter().chain([last]) {
+        assert_eq!(finish(task).await, 0);
+    }
 }
 
-/// P3: a computation whose lock is taken away is stopped, and leaves nothing.
-async fn refreshes_stop_when_their_lock_is_lost(arena: Arena) {
-    let [first, second] = lockers(&arena).await;
-    let refresh =
-        |locker: &Locker| locker.refresh("a", Duration::from_secs(600)).expect("a refresh");
+/// P10 (B174): who waits at a latch or a barrier outlasts a store that cannot serve it for a while.
+async fn waits_outlast_a_store_that_fails(arena: Arena) {
+    let switch = FaultSwitch::default();
+    let (far, near) = (arena.locker(&switch).await, locker(&arena).await);
     let client = arena.client().await;
-    let one = refresh(&first);
-    let computing =
-        tokio::spawn(
-            async move { one.get(|_| std::future::pending::<Result<Vec<u8>, Error>>()).await },
-        );
-    let place = name("refresh:a");
-    client.until(&place, "it computes", |view| view.holders.len() == 1).await;
-    client.revoke(&place, None).await;
-    let error = finish(computing).await.expect_err("it was taken away");
-    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    let next = refresh(&second).get(|_| async { Ok(b"next".to_vec()) }).await;
-    assert_eq!(next.expect("a value"), b"next");
+    let (latch, barrier) = (far.latch("a", 1).expect("a latch"), far.barrier("a", 2));
+    let barrier = barrier.expect("a barrier");
+    let latched = tokio::spawn(async move { latch.wait().await });
+    let met = tokio::spawn(async move { barrier.wait().await });
+    let place = name("barrier:a#0");
+    client.until(&place, "one is there", |view| view.holders.len() == 1).await;
+    switch.set(Operation::Other, Fault::Fail);
+    near.latch("a", 1).expect("a latch").count_down().await.expect("an answer");
+    let came = near.barrier("a", 2).expect("a barrier").wait().await;
+    assert_eq!(came.expect("an answer"), 0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    switch.set(Operation::Other, Fault::Pass);
+    finish(latched).await.expect("it is open");
+    assert_eq!(finish(met).await.expect("both were there"), 0);
+}
+
+/// P10 (B178): many who count at the same time are all counted, also over a slow way.
+async fn latches_are_counted_by_many_at_once(arena: Arena) {
+    const COUNT: u32 = 100;
+    let switch = FaultSwitch::default();
+    let locker = arena.locker(&switch).await;
+    switch.set(Operation::Other, Fault::DelayRequest(Duration::from_millis(10)));
+    let tasks: Vec<_> = (0..COUNT)
+        .map(|_| {
+            let latch = locker.latch("a", COUNT).expect("a latch");
+            tokio::spawn(async move { latch.count_down().await })
+        })
+        .collect();
+    let mut left = Vec::new();
+    for task in tasks {
+        left.push(finish(task).await.expect("its count"));
+    }
+    left.sort_unstable();
+    assert!(left.into_iter().eq(0..COUNT), "each counts once");
 }

@@ -166,7 +166,7 @@ impl Target {
 ///
 /// A wait ends with a try that does not wait: who was paused when it ended, or whose call was not
 /// answered by then, is told whether the lock is taken and not that something failed.
-struct Repeats {
+pub(crate) struct Repeats {
     wait: Wait,
     most: u32,
     count: u32,
@@ -177,7 +177,7 @@ struct Repeats {
 }
 
 impl Repeats {
-    fn new(wait: Wait, most: u32) -> Self {
+    pub(crate) fn new(wait: Wait, most: u32) -> Self {
         Self { wait, most, count: 0, late: 0, failing_since: None, is_overdue: false }
     }
 
@@ -192,7 +192,12 @@ impl Repeats {
 
     /// How long to pause before the next try, after one that began at `asked` and has failed;
     /// `None` when there is none.
-    fn pause_after(&mut self, error: &Error, asked: Moment, now: Moment) -> Option<Duration> {
+    pub(crate) fn pause_after(
+        &mut self,
+        error: &Error,
+        asked: Moment,
+        now: Moment,
+    ) -> Option<Duration> {
         if error.kind() == ErrorKind::TooLate {
             return self.pause_after_late(asked);
         }

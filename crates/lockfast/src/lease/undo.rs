@@ -4,6 +4,7 @@
 //! when its turn came it would be offered the lock and keep those behind it waiting, so it is given
 //! up for as long as anybody uses the store.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -66,7 +67,7 @@ pub(crate) fn start(claim: Claim) {
 /// Goes on with a release in the background, and asks again until the store has answered.
 fn finish(claim: Claim, mut call: ReleaseCall) {
     let runtime = claim.store.keeper.runtime().clone();
-    let counted = Counted::new(&claim.store);
+    let counted = Counted::new(&claim.store, Some(claim.entry.name.clone()));
     runtime.spawn(async move {
         let until = Moment::now() + claim.entry.ttl + claim.entry.lock_delay;
         let mut pause = Duration::from_millis(20);
@@ -132,7 +133,7 @@ pub(crate) fn work<T: Send + 'static>(
     store: &Arc<Store>,
     work: impl Future<Output = T> + Send + 'static,
 ) {
-    let counted = Counted::new(store);
+    let counted = Counted::new(store, None);
     store.keeper.runtime().spawn(async move {
         let _ = work.await;
         drop(counted);
@@ -143,19 +144,36 @@ pub(crate) fn work<T: Send + 'static>(
 /// what nobody waits for any more.
 #[derive(Default)]
 pub(crate) struct Undoing {
-    count: Mutex<usize>,
+    pending: Mutex<Pending>,
     overdue: Mutex<Overdue>,
     done: Notify,
     done_for_threads: Condvar,
 }
 
+/// What is being undone.
+#[derive(Default)]
+struct Pending {
+    count: usize,
+    /// How many claims on each lock.
+    names: HashMap<LockName, usize>,
+}
+
 impl Undoing {
     pub(crate) async fn finished(&self) {
+        self.until(|pending| pending.count == 0).await;
+    }
+
+    /// The same for the claims on one lock.
+    pub(crate) async fn finished_of(&self, name: &LockName) {
+        self.until(|pending| !pending.names.contains_key(name)).await;
+    }
+
+    async fn until(&self, is_done: impl Fn(&Pending) -> bool) {
         loop {
             let done = self.done.notified();
             tokio::pin!(done);
             done.as_mut().enable();
-            if *self.count() == 0 {
+            if is_done(&self.pending()) {
                 return;
             }
             done.await;
@@ -164,13 +182,14 @@ impl Undoing {
 
     /// Blocks the thread until nothing is being undone, but not longer than `limit`.
     pub(crate) fn wait_blocking(&self, limit: Duration) {
-        let count = self.count();
+        let pending = self.pending();
+        let is_open = |pending: &mut Pending| pending.count > 0;
         // Whether it was long enough is nothing that the caller could act on.
-        let _ = self.done_for_threads.wait_timeout_while(count, limit, |count| *count > 0);
+        let _ = self.done_for_threads.wait_timeout_while(pending, limit, is_open);
     }
 
-    fn count(&self) -> MutexGuard<'_, usize> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -221,22 +240,39 @@ async fn give_up_overdue(store: Weak<Store>) {
 }
 
 /// One that is counted, however it ends.
-struct Counted(Arc<Store>);
+struct Counted {
+    store: Arc<Store>,
+    name: Option<LockName>,
+}
 
 impl Counted {
-    fn new(store: &Arc<Store>) -> Self {
-        *store.undoing.count() += 1;
-        Self(Arc::clone(store))
+    fn new(store: &Arc<Store>, name: Option<LockName>) -> Self {
+        let mut pending = store.undoing.pending();
+        pending.count += 1;
+        if let Some(name) = &name {
+            *pending.names.entry(name.clone()).or_default() += 1;
+        }
+        drop(pending);
+        Self { store: Arc::clone(store), name }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let undoing = &self.0.undoing;
-        let mut count = undoing.count();
-        *count -= 1;
-        if *count == 0 {
-            undoing.done.notify_waiters();
+        let undoing = &self.store.undoing;
+        let mut pending = undoing.pending();
+        pending.count -= 1;
+        if let Some(name) = &self.name
+            && let Some(count) = pending.names.get_mut(name)
+        {
+            *count -= 1;
+            if *count == 0 {
+                pending.names.remove(name);
+            }
+        }
+        // Also those who wait for one lock only.
+        undoing.done.notify_waiters();
+        if pending.count == 0 {
             undoing.done_for_threads.notify_all();
         }
     }

@@ -190,6 +190,11 @@ impl AnyLock {
         &self.target.store
     }
 
+    /// How long one request may take.
+    pub(super) fn request_timeout(&self) -> Duration {
+        self.target.policy.request_timeout
+    }
+
     /// Until when an acquisition that begins now may wait.
     pub(crate) fn wait_from(&self, now: Moment) -> Wait {
         self.target.policy.wait_from(now)

@@ -9,7 +9,6 @@ use lockfast_core::{
 use super::any_lock::{AnyLock, run_until_lost};
 use super::events::Events;
 use super::shared_value::SharedValue;
-use crate::lease::handle::Guard;
 
 /// A barrier: each waits until so many have come, and then all go on. It can be used again at once:
 /// whoever comes after that waits for the next round. Cheap to clone.
@@ -64,7 +63,8 @@ impl Barrier {
         &self.name
     }
 
-    /// Waits until all have come; which round it was, counted from 0.
+    /// Waits until all have come, also while the store cannot be reached, for up to a minute; which
+    /// round it was, counted from 0.
     ///
     /// # Cancel safety
     /// Safe: when dropped, it leaves, and the others wait for one more.
@@ -72,79 +72,110 @@ impl Barrier {
     /// # Errors
     /// [`ErrorKind::Conflict`] for a barrier that others use for another number; what the store meets.
     pub async fn wait(&self) -> Result<u64> {
-        let mut events = Events::open(self.value.store(), self.value.name().clone()).await?;
+        let mut events = Events::new(self.value.store(), self.value.name().clone())?;
+        let mut own = Own { round: 0, places: Vec::new() };
         loop {
-            let there = self.value.read().await?;
-            let round = self.parse(there.as_ref())?.number;
-            let place = self.place_of(round)?;
+            let there = self.first_look(&mut events).await?;
+            let round = self.parse(there.as_ref())?;
+            if own.has_gone_on(&round) {
+                return Ok(own.round);
+            }
+            let place = self.place_of(round.number)?;
+            // One that has stopped to wait, or has lost its place, and waits again must not be counted
+            // twice.
+            place.store().undoing.finished_of(place.name()).await;
             let guard = place.acquire().await?;
-            let went_on = match self.count(&place).await? {
-                present if present.len() >= self.parties as usize => {
-                    let expected = there.map(|value| value.version);
-                    self.finish(expected, round, &present, guard.fence()).await?
-                }
-                _ => self.wait_for_others(&mut events, &guard, round).await?,
-            };
+            own.take(round.number, guard.fence());
+            let meeting = self.meet(&mut events, &place, &own, there);
+            let met = run_until_lost(guard.lease(), meeting).await;
             guard.release().await?;
-            if went_on {
-                return Ok(round);
+            // Who has lost its place may have been counted before.
+            if let Ok(met) = met
+                && met?
+            {
+                return Ok(own.round);
             }
         }
+    }
+
+    /// What is there; what changes after that is heard.
+    async fn first_look(&self, events: &mut Events) -> Result<Option<VersionedValue>> {
+        let mut patience = self.value.patience();
+        loop {
+            let looked = match events.resume().await {
+                Ok(()) => self.value.read().await,
+                Err(error) => Err(error),
+            };
+            match looked {
+                Ok(there) => return Ok(there),
+                Err(error) => patience.pause_after(error).await?,
+            }
+        }
+    }
+
+    /// Waits until the round is over, or ends it when all are there; whether we went on with it. We
+    /// did not if our place was taken just after those who went on were counted.
+    async fn meet(
+        &self,
+        events: &mut Events,
+        place: &AnyLock,
+        own: &Own,
+        mut there: Option<VersionedValue>,
+    ) -> Result<bool> {
+        let mut patience = self.value.patience();
+        loop {
+            match self.try_to_finish(there.as_ref(), place, own).await {
+                Ok(Some(went_on)) => return Ok(went_on),
+                Ok(None) => {
+                    events.next().await;
+                    patience.renew();
+                }
+                Err(error) => patience.pause_after(error).await?,
+            }
+            there = self.first_look(events).await?;
+        }
+    }
+
+    /// Whether we went on with the round; `None` while it lasts.
+    async fn try_to_finish(
+        &self,
+        there: Option<&VersionedValue>,
+        place: &AnyLock,
+        own: &Own,
+    ) -> Result<Option<bool>> {
+        let now = self.parse(there)?;
+        if now.number != own.round {
+            return Ok(Some(own.has_gone_on(&now)));
+        }
+        let present = self.count(place).await?;
+        if present.len() < self.parties as usize {
+            return Ok(None);
+        }
+        self.finish(there.map(|value| value.version), present, own).await.map(Some)
     }
 
     /// The fences of those who are there. Whoever comes last sees all others.
     async fn count(&self, place: &AnyLock) -> Result<Vec<Fence>> {
+        let store = place.store();
         let query = Query::Name(place.name().clone());
-        let views = self.value.store().backend.inspect(query).await?;
+        let views = store.within(place.request_timeout(), store.backend.inspect(query)).await?;
         let holders = views.into_iter().flat_map(|view| view.holders);
         Ok(holders.filter_map(|holder| holder.fence).collect())
-    }
-
-    /// Waits until the round is over; whether we went on with it. We did not if our place was lost
-    /// before, or taken just after those who went on were counted.
-    async fn wait_for_others(
-        &self,
-        events: &mut Events,
-        guard: &Guard,
-        round: u64,
-    ) -> Result<bool> {
-        let waiting = async {
-            loop {
-                events.resume().await?;
-                let there = self.read().await?;
-                if there.number != round {
-                    return Ok(there.has_taken_along(round, guard.fence()));
-                }
-                events.next().await;
-            }
-        };
-        match run_until_lost(guard.lease(), waiting).await {
-            Ok(over) => over,
-            Err(_) => Ok(self.read().await?.has_taken_along(round, guard.fence())),
-        }
     }
 
     /// Ends the round, unless somebody else has; whether we went on with it.
     async fn finish(
         &self,
         expected: Option<Version>,
-        round: u64,
-        present: &[Fence],
-        own: Fence,
+        present: Vec<Fence>,
+        own: &Own,
     ) -> Result<bool> {
-        let next = Round { parties: self.parties, number: round + 1, last: present.to_vec() };
+        let next = Round { parties: self.parties, number: own.round + 1, last: present };
         let expected = expected.map_or(Expected::Nothing, Expected::Version);
         match self.value.write_known(expected, next.to_text().into_bytes()).await? {
             WriteOutcome::Written(_) => Ok(true),
-            WriteOutcome::Conflict(now) => {
-                Ok(self.parse(now.as_ref())?.has_taken_along(round, own))
-            }
+            WriteOutcome::Conflict(now) => Ok(own.has_gone_on(&self.parse(now.as_ref())?)),
         }
-    }
-
-    async fn read(&self) -> Result<Round> {
-        let there = self.value.read().await?;
-        self.parse(there.as_ref())
     }
 
     fn place_of(&self, round: u64) -> Result<AnyLock> {
@@ -183,13 +214,31 @@ struct Round {
     last: Vec<Fence>,
 }
 
-impl Round {
-    /// Whether one that had this place in that round went on with it. A round that is over for longer
-    /// was ended by others than it is made for, and who waits for nobody goes on.
-    fn has_taken_along(&self, round: u64, fence: Fence) -> bool {
-        self.number > round + 1 || self.number == round + 1 && self.last.contains(&fence)
+/// Where one waits.
+struct Own {
+    round: u64,
+    /// The fences of its places in that round: those that it lost, and the last.
+    places: Vec<Fence>,
+}
+
+impl Own {
+    fn take(&mut self, round: u64, place: Fence) {
+        if self.round != round {
+            *self = Self { round, places: Vec::new() };
+        }
+        self.places.push(place);
     }
 
+    /// Whether it went on with its round, by what is there now. A round that is over for longer was
+    /// ended by others than it is made for, and who waits for nobody goes on.
+    fn has_gone_on(&self, now: &Round) -> bool {
+        let is_counted = || self.places.iter().any(|place| now.last.contains(place));
+        !self.places.is_empty()
+            && (now.number > self.round + 1 || now.number == self.round + 1 && is_counted())
+    }
+}
+
+impl Round {
     /// A line with the numbers, and one for each who went on.
     fn to_text(&self) -> String {
         let mut text = format!("lockfast-barrier {} {}\n", self.parties, self.number);
@@ -229,12 +278,22 @@ mod tests {
         assert!(VersionedValue::check(longest.to_text().as_bytes()).is_ok());
     }
 
+    /// B175: also one that has lost the place by which it was counted, and has taken another.
     #[test]
     fn who_was_counted_goes_on() {
-        let round = Round { parties: 2, number: 4, last: vec![fence(5)] };
-        let table = [(3, 5, true), (3, 6, false), (4, 5, false), (2, 6, true)];
-        for (number, own, expected) in table {
-            assert_eq!(round.has_taken_along(number, fence(own)), expected, "{number} {own}");
+        let now = Round { parties: 2, number: 4, last: vec![fence(5)] };
+        let table: [(u64, &[u64], bool); 6] = [
+            (3, &[5], true),
+            (3, &[6], false),
+            (3, &[5, 6], true),
+            (4, &[5], false),
+            (2, &[6], true),
+            (0, &[], false),
+        ];
+        for (round, places, expected) in table {
+            let mut own = Own { round: 0, places: Vec::new() };
+            places.iter().for_each(|place| own.take(round, fence(*place)));
+            assert_eq!(own.has_gone_on(&now), expected, "{round} {places:?}");
         }
     }
 }

@@ -23,15 +23,20 @@ pub(super) struct Events {
 }
 
 impl Events {
+    /// Nothing is heard until they are [resumed](Self::resume).
+    pub(super) fn new(store: Arc<Store>, name: LockName) -> Result<Self> {
+        store.check_process().map_err(|error| error.with_lock(&name))?;
+        Ok(Self { store, name, stream: None })
+    }
+
     /// Whatever happens from now on is heard.
     pub(super) async fn open(store: Arc<Store>, name: LockName) -> Result<Self> {
-        store.check_process().map_err(|error| error.with_lock(&name))?;
-        let mut events = Self { store, name, stream: None };
+        let mut events = Self::new(store, name)?;
         events.resume().await?;
         Ok(events)
     }
 
-    /// Listens again when the stream has ended. What happened in between has to be looked for.
+    /// Listens, also again when the stream has ended. What happened in between has to be looked for.
     pub(super) async fn resume(&mut self) -> Result<()> {
         if self.stream.is_none() {
             let stream = self.store.backend.watch().await;

@@ -5,6 +5,7 @@ use lockfast_core::{Error, ErrorKind, HolderId, LockName, Result, VersionedValue
 
 use super::events::Events;
 use super::shared_value::{SharedValue, Update};
+use crate::optimistic::Attempts;
 
 /// A count-down latch: those who wait go on when so many have counted it down, and so does whoever
 /// comes later. Cheap to clone.
@@ -47,6 +48,8 @@ impl Latch {
 
     pub(crate) fn new(value: SharedValue, name: LockName, count: u32) -> Result<Self> {
         if (1..=Self::COUNT_MAX).contains(&count) {
+            // Each conflict is somebody else's count, so that there is an end to them.
+            let value = value.attempts(Attempts::default().most(2 * Self::COUNT_MAX));
             return Ok(Self { value, name, count });
         }
         let message =
@@ -96,7 +99,7 @@ impl Latch {
         self.parse(there.as_ref()).map(|counted| counted.left())
     }
 
-    /// Waits until none is left.
+    /// Waits until none is left, also while the store cannot be reached, for up to a minute.
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -104,17 +107,28 @@ impl Latch {
     /// # Errors
     /// As [`left`](Self::left).
     pub async fn wait(&self) -> Result<()> {
-        let mut events = Events::open(self.value.store(), self.value.name().clone()).await?;
+        let mut events = Events::new(self.value.store(), self.value.name().clone())?;
+        let mut patience = self.value.patience();
         loop {
-            events.resume().await?;
-            if self.left().await? == 0 {
-                return Ok(());
+            match self.left_before(&mut events).await {
+                Ok(0) => return Ok(()),
+                Ok(_) => {
+                    events.next().await;
+                    patience.renew();
+                }
+                Err(error) => patience.pause_after(error).await?,
             }
-            events.next().await;
         }
     }
 
-    /// Makes the latch new, as if nobody had counted.
+    /// How many are left; what changes after that is heard.
+    async fn left_before(&self, events: &mut Events) -> Result<u32> {
+        events.resume().await?;
+        self.left().await
+    }
+
+    /// Makes the latch new, as if nobody had counted. One who waits and has not seen yet that it was
+    /// open waits for the new one, so reset it when those have gone on who should.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.

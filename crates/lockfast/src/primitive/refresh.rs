@@ -6,8 +6,8 @@ use std::time::Duration;
 use lockfast_core::error::quote;
 use lockfast_core::view::exact;
 use lockfast_core::{
-    Error, ErrorKind, Expected, Feature, LockName, Mode, Result, Version, VersionedValue,
-    WriteOutcome,
+    Error, ErrorKind, Expected, Feature, LockName, LockView, Mode, Refusal, Result, Version,
+    VersionedValue, WriteOutcome,
 };
 
 use super::any_lock::{AnyLock, run_until_lost};
@@ -57,6 +57,11 @@ pub struct Refresh {
 
 /// What a record begins with: how long it may be stale, in milliseconds.
 const HEADER_BYTES: usize = size_of::<u64>();
+/// A record that says that there is no value any more. It is not just removed, so that whoever computes
+/// from what was before does not store that as fresh.
+const STALE: [u8; HEADER_BYTES] = u64::MAX.to_be_bytes();
+/// For how long that is said: longer than any computation that began before.
+const STALE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What came of [`Refresh::ensure`].
 ///
@@ -84,8 +89,15 @@ pub enum Ensured<T> {
 /// What is in the store.
 struct Stored {
     version: Version,
-    bytes: Vec<u8>,
+    /// The value, unless it was made stale.
+    bytes: Option<Vec<u8>>,
     is_fresh: bool,
+}
+
+impl Stored {
+    fn into_fresh(self) -> Option<Vec<u8>> {
+        self.bytes.filter(|_| self.is_fresh)
+    }
 }
 
 impl Refresh {
@@ -183,7 +195,8 @@ impl Refresh {
         }
     }
 
-    /// Makes it stale, so that the next who asks computes.
+    /// Makes it stale, so that the next who asks computes. What is being computed just now is not
+    /// stored: it may come from what was before.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
@@ -191,7 +204,8 @@ impl Refresh {
     /// # Errors
     /// What the store meets.
     pub async fn invalidate(&self) -> Result<()> {
-        self.value.update_known(async |_| Ok(Update::Remove)).await.map(|_| ())
+        let value = self.value.clone().keep(STALE_KEPT)?;
+        value.update_known(async |_| Ok(Update::Put(STALE.to_vec()))).await.map(|_| ())
     }
 
     /// The value, or the lock under which to compute it: for a computation that
@@ -205,30 +219,37 @@ impl Refresh {
     /// meets.
     pub async fn start(&self) -> Result<RefreshAttempt> {
         loop {
-            let stale = match self.read().await? {
-                Some(stored) if stored.is_fresh => return Ok(RefreshAttempt::Fresh(stored.bytes)),
-                stale => stale,
+            let stored = self.read().await?;
+            let last = match stored {
+                Some(Stored { bytes: Some(bytes), is_fresh: true, .. }) => {
+                    return Ok(RefreshAttempt::Fresh(bytes));
+                }
+                stored => stored.and_then(|stored| stored.bytes),
             };
-            match self.lock.try_acquire().await? {
+            let refusal = match self.lock.try_acquire().await? {
                 Attempt::Acquired(guard) => return self.begin(guard).await,
-                Attempt::Taken(_) => match stale {
-                    Some(stale) => return Ok(RefreshAttempt::Fresh(stale.bytes)),
-                    None => self.wait().await?,
-                },
+                Attempt::Taken(refusal) => refusal,
+            };
+            if let Some(last) = last {
+                return Ok(RefreshAttempt::Fresh(last));
             }
+            if !is_to_be_computed(&refusal) {
+                // Those who waited for the last one have not gone yet, and one of them may be dead. To
+                // wait beside them would be to ask again and again.
+                return self.begin(self.lock.acquire().await?).await;
+            }
+            self.wait().await?;
         }
     }
 
     /// We have the lock; but somebody may have computed it just before.
     async fn begin(&self, guard: Guard) -> Result<RefreshAttempt> {
         let stored = self.read().await?;
-        if let Some(stored) = &stored
-            && stored.is_fresh
-        {
+        let before = stored.as_ref().map(|stored| stored.version);
+        if let Some(bytes) = stored.and_then(Stored::into_fresh) {
             guard.release().await?;
-            return Ok(RefreshAttempt::Fresh(stored.bytes.clone()));
+            return Ok(RefreshAttempt::Fresh(bytes));
         }
-        let before = stored.map(|stored| stored.version);
         Ok(RefreshAttempt::Granted(RefreshGuard { refresh: Box::new(self.clone()), guard, before }))
     }
 
@@ -252,15 +273,24 @@ impl Refresh {
     async fn store(&self, before: Option<Version>, computed: Vec<u8>) -> Result<Vec<u8>> {
         let mut record = self.stale_ms().to_be_bytes().to_vec();
         record.extend_from_slice(&computed);
-        let expected = before.map_or(Expected::Nothing, Expected::Version);
-        match self.value.write_known(expected, record).await? {
-            WriteOutcome::Conflict(Some(there)) => self.parse(there).map(|stored| stored.bytes),
-            WriteOutcome::Conflict(None) | WriteOutcome::Written(_) => Ok(computed),
+        let mut expected = before.map_or(Expected::Nothing, Expected::Version);
+        loop {
+            match self.value.write_known(expected, record.clone()).await? {
+                WriteOutcome::Conflict(Some(there)) => {
+                    return self.parse(there).map(|there| there.bytes.unwrap_or(computed));
+                }
+                // What it replaces has ended meanwhile.
+                WriteOutcome::Conflict(None) if expected != Expected::Nothing => {
+                    expected = Expected::Nothing;
+                }
+                WriteOutcome::Conflict(None) | WriteOutcome::Written(_) => return Ok(computed),
+            }
         }
     }
 
     fn stale_ms(&self) -> u64 {
-        u64::try_from(self.stale_for.as_millis()).unwrap_or(u64::MAX)
+        // More is said by what was made stale.
+        u64::try_from(self.stale_for.as_millis()).unwrap_or(u64::MAX).min(u64::MAX - 1)
     }
 
     async fn read(&self) -> Result<Option<Stored>> {
@@ -277,10 +307,19 @@ impl Refresh {
             );
             return Err(Error::new(ErrorKind::CorruptRecord, message).with_lock(self.name()));
         };
+        let is_value = *stale_ms != STALE;
         let stale = Duration::from_millis(u64::from_be_bytes(*stale_ms));
-        let is_fresh = value.remaining.is_some_and(|remaining| remaining > stale);
-        Ok(Stored { version: value.version, bytes: bytes.to_vec(), is_fresh })
+        // A store may count in whole seconds, and says those that are left for certain.
+        let is_fresh = is_value && value.remaining.is_some_and(|remaining| remaining >= stale);
+        let bytes = is_value.then(|| bytes.to_vec());
+        Ok(Stored { version: value.version, bytes, is_fresh })
     }
+}
+
+/// Whether somebody computes, or is the next to: not those who only wait for that.
+fn is_to_be_computed(refusal: &Refusal) -> bool {
+    let LockView { holders, waiting, .. } = &refusal.lock;
+    *waiting > 0 || holders.iter().any(|holder| holder.mode != Mode::Shared)
 }
 
 /// What came of [`Refresh::start`].

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::{
-    Change, Error, ErrorKind, Expected, Feature, HolderId, LockName, Result, Retry, Version,
-    VersionedValue, WriteOutcome, WriteRequest, jitter,
+    Change, Error, ErrorKind, Expected, Feature, HolderId, LockName, Moment, Result, Retry,
+    Version, VersionedValue, Wait, WriteOutcome, WriteRequest, jitter,
 };
 
+use crate::lease::acquire::Repeats;
 use crate::lease::policy::Policy;
 use crate::optimistic::Attempts;
 use crate::store::Store;
@@ -71,6 +72,28 @@ pub enum Update {
     Remove,
     /// What is there.
     Keep,
+}
+
+/// How long one who waits outlasts a store that fails: as one does who waits for a lock without a limit.
+pub(super) struct Patience<'a> {
+    value: &'a SharedValue,
+    repeats: Repeats,
+    asked: Moment,
+}
+
+impl Patience<'_> {
+    /// The store has answered.
+    pub(super) fn renew(&mut self) {
+        *self = self.value.patience();
+    }
+
+    /// Pauses before the store is asked again; the error when that is of no use.
+    pub(super) async fn pause_after(&mut self, error: Error) -> Result<()> {
+        let pause = self.repeats.pause_after(&error, self.asked, Moment::now());
+        self.value.store.sleep(pause.ok_or(error)?).await;
+        self.asked = Moment::now();
+        Ok(())
+    }
 }
 
 /// What became of a write.
@@ -150,6 +173,9 @@ impl SharedValue {
 
     /// Writes if what is there is what was expected.
     ///
+    /// A write whose answer was lost is repeated, and the store knows the repetition. Only one that made
+    /// the value, and whose value somebody has removed since, is done again.
+    ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
     ///
@@ -228,6 +254,12 @@ impl SharedValue {
         Arc::clone(&self.store)
     }
 
+    /// For one who waits for the value to change.
+    pub(super) fn patience(&self) -> Patience<'_> {
+        let repeats = Repeats::new(Wait::Forever, self.retries);
+        Patience { value: self, repeats, asked: Moment::now() }
+    }
+
     async fn update_by<F, Fut>(
         &self,
         mut compute: F,
@@ -257,6 +289,10 @@ impl SharedValue {
             }
             let pausing = self.attempts.pause_before_next(&mut made).await;
             pausing.map_err(|error| error.with_lock(&self.name))?;
+            if made > 1 {
+                // Many write here, so what was there before the pause is old.
+                there = self.read().await?;
+            }
         }
     }
 
