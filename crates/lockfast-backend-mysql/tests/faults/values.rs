@@ -14,7 +14,7 @@ use mysql_async::{Conn, Opts, Row};
 use crate::kit::foreign::Session;
 use crate::kit::{
     Mysql, TIME_MAX, bounded, check_error, connect, connect_both, connect_settled, eventually,
-    hold, name, prepare, put, start_server, ttl, url_at, version, write_request,
+    hold, name, prepare, prepare_noting, put, start_server, ttl, url_at, version, write_request,
 };
 
 /// All values: their names, versions and numbers of bytes.
@@ -67,7 +67,7 @@ async fn writes_at_the_same_moment() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply_to_a_write() {
     let server = start_server();
-    let (near, _) = connect_settled(&server, &prepare(&server).await).await;
+    let (near, _) = connect_settled(&server, &prepare_noting(&server).await).await;
     let proxy = Proxy::start(server.address()).await.unwrap();
     let mut events = near.watch().await.unwrap();
     let mut expected = None;
@@ -105,7 +105,7 @@ async fn until_written(server: &Mysql, id: u8) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply_to_a_write_that_others_write_over() {
     let server = start_server();
-    let (_near, near) = connect_settled(&server, &prepare(&server).await).await;
+    let (_near, near) = connect_settled(&server, &prepare_noting(&server).await).await;
     let proxy = Arc::new(Proxy::start(server.address()).await.unwrap());
     let url = patient(&proxy);
     let far = connect_settled(&server, &url).await;
@@ -154,7 +154,7 @@ async fn a_lost_reply_to_a_write_that_others_write_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_comes_late() {
     let server = start_server();
-    prepare(&server).await;
+    prepare_noting(&server).await;
     let proxy = Proxy::start(server.address()).await.unwrap();
     let (_locker, far) = connect_settled(&server, &url_at(proxy.address())).await;
     let before = stored(&server);

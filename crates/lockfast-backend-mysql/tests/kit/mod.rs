@@ -13,6 +13,8 @@ use std::sync::{Arc, OnceLock};
 use lockfast::{Expected, LockName, Locker, Result, Version};
 use lockfast_conformance::shorthand;
 use lockfast_core::{Address, Backend, Change, WriteRequest};
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Opts};
 
 pub use lockfast_conformance::shorthand::{
     TIME_MAX, bounded, check_error, failure, hold, hold_detached, loss, refusal, request, ttl,
@@ -110,13 +112,26 @@ pub async fn connect_both(url: &str) -> (Locker, Arc<dyn Backend>) {
     (locker, Arc::clone(backend))
 }
 
-/// The same, and returns when nothing is asked any more but what the test asks: a new client tries
-/// once whether it can be woken, in which somebody is killed.
+/// The same as [`prepare`], on a server that writes down which clients have tried whether they can be
+/// woken.
+pub async fn prepare_noting(server: &Mysql) -> String {
+    let url = prepare(server).await;
+    server.sql("CREATE TABLE trials (caller CHAR(32) PRIMARY KEY); DROP PROCEDURE lockfast_rouse");
+    let mut root = Conn::new(Opts::from_url(&server.url()).unwrap()).await.unwrap();
+    let rouse = "CREATE PROCEDURE lockfast_rouse(IN it CHAR(32)) SQL SECURITY DEFINER \
+        BEGIN INSERT IGNORE INTO trials VALUES (it); SELECT 0, 1; END";
+    root.query_drop(rouse).await.unwrap();
+    server.sql("GRANT EXECUTE ON PROCEDURE lockfast.lockfast_rouse TO locks");
+    url
+}
+
+/// Connects and returns when nothing is asked any more but what the test asks: a new client tries
+/// once whether it can be woken. The server has to [note](prepare_noting) that.
 pub async fn connect_settled(server: &Mysql, url: &str) -> (Locker, Arc<dyn Backend>) {
-    let kills = || server.sql("SHOW GLOBAL STATUS LIKE 'Com_kill'");
-    let before = kills();
+    let trials = || server.sql("SELECT COUNT(*) FROM trials");
+    let before = trials();
     let connected = connect_both(url).await;
-    eventually("it was tried to wake it", TIME_MAX, async || kills() != before).await;
+    eventually("it was tried to wake it", TIME_MAX, async || trials() != before).await;
     // What was asked before this is answered when this is, and a statement is prepared when it is
     // first used.
     let write = write_request("settled", None, u8::MAX, put(b""));
