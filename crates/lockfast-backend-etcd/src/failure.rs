@@ -48,6 +48,13 @@ pub(crate) fn of_closing() -> Failure {
     Failure::new(ErrorKind::Unreachable, "the connection was closed").with(Fate::Unknown)
 }
 
+/// A write whose answer was lost finds something else when it is repeated.
+pub(crate) fn of_doubtful_write() -> Failure {
+    let message =
+        "the answer to the write was lost, and something else is there now: it may have happened";
+    Failure::new(ErrorKind::Unreachable, message).with(Fate::Unknown)
+}
+
 /// A member answered something else than we understand.
 pub(crate) fn of_nonsense(what: &str) -> Failure {
     let message = format!("the server does not speak as etcd: {what}");

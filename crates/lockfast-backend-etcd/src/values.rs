@@ -108,7 +108,11 @@ fn found(answer: TxnResponse) -> Result<Option<KeyValue>, Failure> {
 enum Step {
     Written(i64),
     /// This is there instead.
-    Found(Option<KeyValue>),
+    Found {
+        kv: Option<KeyValue>,
+        /// Whether an earlier try, whose answer was lost, may have been done.
+        is_doubtful: bool,
+    },
     /// The lease ended before.
     NoLease,
 }
@@ -195,11 +199,15 @@ impl Store {
             Expected::Nothing => 0,
             Expected::Version(version) => revision_of(version),
         };
+        let mut is_doubtful = false;
         loop {
             let kv = match self.try_write(&put, revision).await? {
                 Step::NoLease => return Ok(None),
                 Step::Written(at) => return Ok(Some((written(at), lease))),
-                Step::Found(kv) => kv,
+                Step::Found { kv, is_doubtful: is_now } => {
+                    is_doubtful |= is_now;
+                    kv
+                }
             };
             let stored = kv.as_ref().map(Stored::of).transpose()?;
             if let (Some(stored), Some(kv)) = (&stored, &kv)
@@ -209,6 +217,9 @@ impl Store {
             }
             let is_nothing = stored.is_none_or(|stored| stored.bytes.is_none());
             if request.expected != Expected::Nothing || !is_nothing {
+                if is_doubtful {
+                    return Err(failure::of_doubtful_write());
+                }
                 let there = self.value_of(kv.as_ref()).await?;
                 return Ok(Some((WriteOutcome::Conflict(there), 0)));
             }
@@ -229,7 +240,10 @@ impl Store {
                     let header = answer.header.ok_or_else(|| failure::of_nonsense("no header"))?;
                     return Ok(Step::Written(header.revision));
                 }
-                Ok(answer) => return found(answer).map(Step::Found),
+                Ok(answer) => {
+                    let is_doubtful = was_in_doubt;
+                    return found(answer).map(|kv| Step::Found { kv, is_doubtful });
+                }
                 Err(failure) if failure.handling.is_in_doubt() && !was_in_doubt => {
                     was_in_doubt = true;
                 }

@@ -73,6 +73,13 @@ pub(crate) fn of_silence(endpoint: &str, limit: Duration) -> Failure {
     of_break(format!("{endpoint} did not answer within {limit:?}"))
 }
 
+/// A write whose answer was lost finds something else when it is repeated.
+pub(crate) fn of_doubtful_write() -> Failure {
+    let message =
+        "the answer to the write was lost, and something else is there now: it may have happened";
+    Failure::new(ErrorKind::Unreachable, message)
+}
+
 /// The server answered something else than we understand.
 pub(crate) fn of_nonsense(what: &str) -> Failure {
     of_break(format!("unexpected reply from ZooKeeper: {what}"))

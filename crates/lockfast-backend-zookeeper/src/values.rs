@@ -32,7 +32,7 @@ pub(crate) async fn read(
     name: LockName,
 ) -> Result<Option<VersionedValue>, Failure> {
     let path: Arc<str> = value_path(&name).into();
-    insist(&store, |session| try_read(session, Arc::clone(&path))).await
+    insist(&store, |session, _| try_read(session, Arc::clone(&path))).await
 }
 
 async fn try_read(
@@ -51,7 +51,7 @@ pub(crate) async fn write(
     request: WriteRequest,
 ) -> Result<WriteOutcome, Failure> {
     let write = Arc::new(Write::of(&request));
-    insist(&store, |session| Arc::clone(&write).attempt(session)).await
+    insist(&store, |session, again| Arc::clone(&write).attempt(session, again)).await
 }
 
 /// A write as the servers understand it.
@@ -82,7 +82,13 @@ impl Write {
         WriteOutcome::Written((!self.is_removal).then(|| version_of(stat)))
     }
 
-    async fn attempt(self: Arc<Self>, session: Arc<Session>) -> Result<WriteOutcome, Failure> {
+    /// Writes once. When it was tried `again`, the first try may have been done: then something else
+    /// does not show that nothing was written.
+    async fn attempt(
+        self: Arc<Self>,
+        session: Arc<Session>,
+        again: bool,
+    ) -> Result<WriteOutcome, Failure> {
         let mut over = match self.expected {
             Expected::Nothing => None,
             Expected::Version(version) => Some(changes_of(version)),
@@ -103,6 +109,9 @@ impl Write {
             }
             let is_nothing = stored.is_none_or(|stored| stored.bytes.is_none());
             if self.expected != Expected::Nothing || !is_nothing {
+                if again {
+                    return Err(failure::of_doubtful_write());
+                }
                 let there = found.map_or(Ok(None), |found| found.value(&self.path))?;
                 return Ok(WriteOutcome::Conflict(there));
             }
@@ -153,18 +162,20 @@ async fn make(session: &Session, path: &str, data: &[u8]) -> Result<Stat, Failur
 }
 
 /// Asks again what a fault of the connection swallowed, for as long as requests may take: what may
-/// have been done is known by its id.
-async fn insist<T, F>(store: &Store, ask: impl Fn(Arc<Session>) -> F) -> Result<T, Failure>
+/// have been done is known by its id. `ask` is told whether it was asked before.
+async fn insist<T, F>(store: &Store, ask: impl Fn(Arc<Session>, bool) -> F) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,
 {
     let limit = store.config().request_timeout;
     let asking = async {
+        let mut again = false;
         loop {
             let session = store.waiting().await?;
             session.settled().await;
-            match ask(session).await {
+            match ask(session, again).await {
                 Err(failure) if matches!(failure.handling, Fate::Broken | Fate::Ended) => {
+                    again = true;
                     sleep(RETRY_AFTER).await;
                 }
                 asked => return asked,

@@ -92,6 +92,30 @@ async fn replies_to_writes_are_lost() {
     assert!(matches!(outcome, WriteOutcome::Conflict(Some(_))), "{outcome:?}");
 }
 
+/// B165, P14: the reply to a write is lost, and somebody writes over it before it is repeated. That is
+/// no conflict: something was written.
+/// The user sees: `Unreachable`, and that it may have happened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_a_write_that_others_write_over() {
+    let server = Etcd::start();
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    // Nobody gives up before the test lets go.
+    let far = format!("{}?request_timeout=20s", url_at(proxy.address()));
+    let (far, near) = (Values::connect(&far).await, Values::connect(&server.url()).await);
+    let version = far.write(NAME, None, put("one")).await;
+    proxy.set_open(Link::SwallowReplies);
+    let (writer, request) = (far.clone(), far.request(NAME, version, put("two")));
+    let writing = tokio::spawn(async move { writer.backend.write(request).await });
+    let is_there = async || near.read(NAME).await.is_some_and(|(_, there)| there == "two");
+    eventually("it is written", TIME_MAX, is_there).await;
+    let version = near.read(NAME).await.map(|(version, _)| version);
+    near.write(NAME, version, put("three")).await;
+    proxy.set_open(Link::Close);
+    let error = bounded(writing).await.unwrap().unwrap_err();
+    check_error(&error, ErrorKind::Unreachable, &["may have happened"]);
+    assert_eq!(near.read(NAME).await.unwrap().1, "three");
+}
+
 /// P14: a request to create a value that arrives after its repetition, and after the value was removed,
 /// does not take effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
