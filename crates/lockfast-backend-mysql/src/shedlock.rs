@@ -221,8 +221,10 @@ impl shedlock::Table for Table {
         let text = |text: &String| Argument::from(text);
         let span = |ms: &i64| Argument::from(ms.saturating_mul(1000));
         let changed = match change {
-            Change::Take { name, key, owner, span_ms } => {
-                let values = vec![text(key), span(span_ms), text(owner), text(name), text(key)];
+            Change::Take { name, key, revoked, owner, span_ms } => {
+                let mine = [text(key), text(revoked)];
+                let values = [text(key), span(span_ms), text(owner), text(name)];
+                let values = values.into_iter().chain(mine).collect();
                 match wire.change(take, values, limit).await {
                     Ok(0) => {
                         let values = vec![text(name), span(span_ms), text(owner)];

@@ -12,8 +12,9 @@ use tokio_postgres::types::Type;
 use crate::failure::{self, Failure};
 use crate::wire::{Dialer, Param, Session, get};
 
-/// As ShedLock writes it, in whole milliseconds. Not the start of the transaction: a statement may
-/// have waited for the row.
+/// As ShedLock has it, but not the start of the transaction: a statement may have waited for the row.
+const CLOCK: &str = "timezone('utc', clock_timestamp())";
+/// What is written: whole milliseconds, which every such column holds without rounding.
 const NOW: &str = "date_trunc('milliseconds', timezone('utc', clock_timestamp()))";
 const COLUMNS: &str = include_str!("shedlock/columns.sql");
 const TAKE: &str = include_str!("shedlock/take.sql");
@@ -81,7 +82,8 @@ impl Statements {
     fn new(table: &str) -> Self {
         let key = KEY_CHARS.to_string();
         let fill = |text: &str| {
-            text.replace("{table}", table).replace("{now}", NOW).replace("{key}", &key)
+            let text = text.replace("{table}", table).replace("{key}", &key);
+            text.replace("{now}", NOW).replace("{clock}", CLOCK)
         };
         Self {
             take: fill(TAKE),
@@ -238,12 +240,13 @@ impl shedlock::Table for Table {
         let Statements { take, renew, give, revoke, .. } = &self.statements;
         let text = Type::TEXT;
         let rows = match change {
-            Change::Take { name, key, owner, span_ms } => {
-                let params: [Param<'_>; 4] = [
+            Change::Take { name, key, revoked, owner, span_ms } => {
+                let params: [Param<'_>; 5] = [
                     (name, text.clone()),
                     (span_ms, Type::INT8),
                     (owner, text.clone()),
-                    (key, text),
+                    (key, text.clone()),
+                    (revoked, text),
                 ];
                 self.ask(take, &params, limit).await?
             }

@@ -156,9 +156,14 @@ impl Inner {
                     Some(row) if row.is_of(request.holder) => {
                         return Ok(AcquireOutcome::Granted(Grant::new(row.fence()?, from)));
                     }
-                    row => row.filter(Row::is_held),
+                    row => row,
                 },
             };
+            // It was granted, and taken away before anybody heard of it.
+            if let Some(cause) = row.as_ref().and_then(|row| row.revocation_of(request.holder)) {
+                return Err(Error::lost(&request.name, cause));
+            }
+            let row = row.filter(Row::is_held);
             let left = row.as_ref().map_or(Duration::ZERO, Row::left);
             // Free by now: somebody was in between.
             if row.is_none() && tries < TRIES {
@@ -189,6 +194,7 @@ impl Inner {
         let change = Change::Take {
             name: request.name.as_str().to_owned(),
             key: owner::key(request.holder),
+            revoked: owner::revoked_key(request.holder),
             owner: owner::write(request.holder, &self.label, self.columns.owner),
             span_ms: whole_ms(request.ttl + request.lock_delay),
         };
@@ -300,10 +306,15 @@ impl Row {
         })
     }
 
+    fn revocation_of(&self, holder: HolderId) -> Option<LossCause> {
+        let reason = owner::revocation(&self.owner, holder)?;
+        Some(LossCause::Revoked { reason: reason.to_owned() })
+    }
+
     /// Why a holder that had it has it no more.
     fn loss_of(&self, holder: HolderId) -> LossCause {
-        if let Some(reason) = owner::revocation(&self.owner, holder) {
-            return LossCause::Revoked { reason: reason.to_owned() };
+        if let Some(cause) = self.revocation_of(holder) {
+            return cause;
         }
         if !self.is_held() {
             return LossCause::Forgotten;

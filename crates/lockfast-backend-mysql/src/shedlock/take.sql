@@ -1,4 +1,4 @@
--- Takes a row that is free or the holder's already. The parts are set one after the other, so the one
+-- Takes a row that is free or the holder's already, not one that was taken away from it. The parts are set one after the other, so the one
 -- that depends on the others comes first: a row that the holder has keeps its locked_at; otherwise it is
 -- above that of the row before, unless another program's clock was ahead of the server's.
 UPDATE {table} SET
@@ -9,4 +9,5 @@ UPDATE {table} SET
     ELSE UTC_TIMESTAMP(3) END,
   lock_until = TIMESTAMPADD(MICROSECOND, ?, UTC_TIMESTAMP(3)),
   locked_by = ?
-WHERE name = ? AND (lock_until <= UTC_TIMESTAMP(3) OR LEFT(locked_by, {key}) = ?)
+WHERE name = ? AND (LEFT(locked_by, {key}) = ?
+  OR lock_until <= UTC_TIMESTAMP(3) AND LEFT(locked_by, {key}) <> ?)

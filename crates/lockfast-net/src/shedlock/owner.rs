@@ -15,6 +15,11 @@ pub(super) fn key(holder: HolderId) -> String {
     format!("{MARK}{}/", holder.to_hex())
 }
 
+/// How the rows begin that were taken away from a holder.
+pub(super) fn revoked_key(holder: HolderId) -> String {
+    format!("{MARK}{}!", holder.to_hex())
+}
+
 /// The whole text of a holder.
 pub(super) fn write(holder: HolderId, label: &Label, field: Field) -> String {
     let part = |text: &str| text.replace('/', "_");
@@ -47,7 +52,7 @@ pub(super) fn revoke(owner: &str, reason: &str, field: Field) -> String {
 
 /// Why the row was taken away from this holder, if it was.
 pub(super) fn revocation(owner: &str, holder: HolderId) -> Option<&str> {
-    owner.strip_prefix(MARK)?.strip_prefix(&holder.to_hex())?.strip_prefix('!')
+    owner.strip_prefix(&revoked_key(holder))
 }
 
 #[cfg(test)]

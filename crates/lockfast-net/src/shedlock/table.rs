@@ -44,12 +44,15 @@ pub trait Table: Send + 'static {
 /// A change of one row.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Takes a row that is missing, free, or already of this holder, who then keeps its `locked_at`.
+    /// Takes a row that is missing, free, or already of this holder, who then keeps its `locked_at`;
+    /// not one that was taken away from this holder.
     Take {
         /// Which.
         name: String,
         /// How `locked_by` begins where it is the holder's.
         key: String,
+        /// How it begins where it was taken away from the holder.
+        revoked: String,
         /// The whole of it.
         owner: String,
         /// How long from now on.
