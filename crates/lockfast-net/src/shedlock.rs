@@ -151,14 +151,11 @@ impl Inner {
         loop {
             // Whether it is the last try is decided before it.
             let is_open = request.wait.is_open();
-            let row = match self.try_take(&request, number)?.receive().await? {
-                Said { from, rows, .. } => match rows.into_iter().next() {
-                    Some(row) if row.is_of(request.holder) => {
-                        return Ok(AcquireOutcome::Granted(Grant::new(row.fence()?, from)));
-                    }
-                    row => row,
-                },
-            };
+            let Said { from, rows, .. } = self.try_take(&request, number)?.receive().await?;
+            let row = rows.into_iter().next();
+            if let Some(row) = row.as_ref().filter(|row| row.is_of(request.holder)) {
+                return Ok(AcquireOutcome::Granted(Grant::new(row.fence()?, from)));
+            }
             // It was granted, and taken away before anybody heard of it.
             if let Some(cause) = row.as_ref().and_then(|row| row.revocation_of(request.holder)) {
                 return Err(Error::lost(&request.name, cause));

@@ -11,17 +11,17 @@ use crate::stage::NAME;
 
 /// Whose time the program goes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Time {
+pub(crate) enum Time {
     /// `usingDbTime()`.
     Server,
     /// Its own clock in UTC, so far ahead.
     Client(Duration),
 }
 
-pub const TIMES: [Time; 2] = [Time::Server, Time::Client(Duration::ZERO)];
+pub(crate) const TIMES: [Time; 2] = [Time::Server, Time::Client(Duration::ZERO)];
 
 /// A program that runs on a host.
-pub struct Java {
+pub(crate) struct Java {
     conn: mysql_async::Conn,
     time: Time,
     host: &'static str,
@@ -30,7 +30,7 @@ pub struct Java {
 const SERVER_NOW: &str = "UTC_TIMESTAMP(3)";
 
 impl Java {
-    pub async fn start(server: &Mysql, time: Time, host: &'static str) -> Self {
+    pub(crate) async fn start(server: &Mysql, time: Time, host: &'static str) -> Self {
         let url = format!("mysql://locks:word@{}/lockfast", server.address());
         let options = mysql_async::Opts::from_url(&url).unwrap();
         // As its driver does.
@@ -73,7 +73,7 @@ impl Java {
         }
     }
 
-    pub async fn insert(&mut self, at_most: Duration) -> bool {
+    pub(crate) async fn insert(&mut self, at_most: Duration) -> bool {
         let (until, now, host) = (self.moment(at_most), self.now(), self.host);
         let ignore = if self.time == Time::Server { "IGNORE " } else { "" };
         self.run(&format!(
@@ -83,7 +83,7 @@ impl Java {
         .await
     }
 
-    pub async fn update(&mut self, at_most: Duration) -> bool {
+    pub(crate) async fn update(&mut self, at_most: Duration) -> bool {
         let (until, now, host) = (self.moment(at_most), self.now(), self.host);
         self.run(&format!(
             "UPDATE shedlock SET lock_until = {until}, locked_at = {now}, locked_by = '{host}' \
@@ -93,11 +93,11 @@ impl Java {
     }
 
     /// Both, as it begins.
-    pub async fn lock(&mut self, at_most: Duration) -> bool {
+    pub(crate) async fn lock(&mut self, at_most: Duration) -> bool {
         self.insert(at_most).await || self.update(at_most).await
     }
 
-    pub async fn extend(&mut self, at_most: Duration) -> bool {
+    pub(crate) async fn extend(&mut self, at_most: Duration) -> bool {
         let (until, now, host) = (self.moment(at_most), self.now(), self.host);
         self.run(&format!(
             "UPDATE shedlock SET lock_until = {until} WHERE name = '{NAME}' AND locked_by = '{host}' \
@@ -107,7 +107,7 @@ impl Java {
     }
 
     /// Ends a job that began `elapsed` ago.
-    pub async fn unlock(&mut self, at_least: Duration, elapsed: Duration) -> bool {
+    pub(crate) async fn unlock(&mut self, at_least: Duration, elapsed: Duration) -> bool {
         let (now, host) = (self.now(), self.host);
         let until = match self.time {
             Time::Server => {

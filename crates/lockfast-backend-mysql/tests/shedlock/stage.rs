@@ -5,35 +5,35 @@ use std::time::Duration;
 
 use crate::kit::{self, Mysql, Setup};
 
-pub const TABLE: &str = "CREATE TABLE lockfast.shedlock(name VARCHAR(64) NOT NULL, \
+pub(crate) const TABLE: &str = "CREATE TABLE lockfast.shedlock(name VARCHAR(64) NOT NULL, \
     lock_until TIMESTAMP(3) NOT NULL, locked_at TIMESTAMP(3) NOT NULL DEFAULT \
     CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name)); \
     GRANT SELECT, INSERT, UPDATE ON lockfast.shedlock TO locks";
-pub const NAME: &str = "nightly-report";
-pub const SECOND: Duration = Duration::from_secs(1);
-pub const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const NAME: &str = "nightly-report";
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
-pub fn start() -> Mysql {
+pub(crate) fn start() -> Mysql {
     start_with(kit::setup())
 }
 
 /// The same, set up in some way.
-pub fn start_with(setup: Setup) -> Mysql {
+pub(crate) fn start_with(setup: Setup) -> Mysql {
     let server = setup.start();
     server.sql("CREATE USER locks IDENTIFIED BY 'word'");
     server.sql(TABLE);
     server
 }
 
-pub fn url(server: &Mysql) -> String {
+pub(crate) fn url(server: &Mysql) -> String {
     url_at(server.address())
 }
 
-pub fn url_at(address: SocketAddr) -> String {
+pub(crate) fn url_at(address: SocketAddr) -> String {
     format!("{}?mode=shedlock", kit::url_at(address))
 }
 
 /// The row as it is.
-pub fn row(server: &Mysql) -> String {
+pub(crate) fn row(server: &Mysql) -> String {
     server.sql(&format!("SELECT * FROM lockfast.shedlock WHERE name = '{NAME}'"))
 }

@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use lockfast_core::failure::Handling;
 use lockfast_core::{Error, ErrorKind, Failure, LockName, Moment, Result};
 use tokio::sync::{mpsc, oneshot};
 
@@ -130,13 +129,10 @@ async fn work<T: Table>(
     }
 }
 
-async fn take_step<T: Table, H: Handling>(
+async fn take_step<T: Table>(
     table: &mut T,
     step: &Step,
-) -> std::result::Result<Said, Failure<H>>
-where
-    T: Table<Handling = H>,
-{
+) -> std::result::Result<Said, Failure<T::Handling>> {
     let from = Moment::now();
     let is_changed = match &step.change {
         Some(change) => table.change(change, step.limit).await?,

@@ -92,12 +92,12 @@ mod tests {
 
     #[test]
     fn a_revocation_is_told_to_its_holder_alone() {
-        let holder = holder();
-        let owner = write(holder, &Label::new("p".into(), "h".into(), 7), FIELD);
+        let ours = holder();
+        let owner = write(ours, &Label::new("p".into(), "h".into(), 7), FIELD);
         let revoked = revoke(&owner, "it\nhangs", FIELD);
-        assert_eq!(revocation(&revoked, holder), Some("it hangs"));
-        assert!(!revoked.starts_with(&key(holder)) && read(&revoked).is_none());
-        assert_eq!(revocation(&revoked, super::tests::holder()), None);
+        assert_eq!(revocation(&revoked, ours), Some("it hangs"));
+        assert!(!revoked.starts_with(&key(ours)) && read(&revoked).is_none());
+        assert_eq!(revocation(&revoked, holder()), None);
         assert_eq!(revoke("java-host", "it hangs", FIELD), "revoked: it hangs");
     }
 }
