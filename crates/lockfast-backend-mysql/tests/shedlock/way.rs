@@ -32,7 +32,10 @@ async fn a_lost_grant() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_given_up_takes_nothing() {
     let server = start();
-    let way = Way::start(server.address(), url_at, lockfast_backend_mysql::connect).await;
+    // Sooner than the server gives up to wait for the row.
+    let hasty = |address| format!("{}&request_timeout=300ms", url_at(address));
+    let connecting = lockfast_backend_mysql::connect;
+    let way = Way::start(server.address(), hasty, connecting).await;
     hold(&way.near, NAME, ttl(SECOND)).await.release().await.unwrap();
     let mut blocker = mysql_async::Conn::from_url(server.url()).await.unwrap();
     blocker.query_drop("BEGIN").await.unwrap();
@@ -47,8 +50,10 @@ async fn what_was_given_up_takes_nothing() {
     let far = way.far.clone();
     let name = LockName::new(NAME).unwrap();
     eventually("a new connection", MINUTE, async || far.inspect(&name).await.is_ok()).await;
+    // A release has to wait for the row, too.
     blocker.query_drop("COMMIT").await.unwrap();
     way.far.settled().await;
+    tokio::time::sleep(SECOND).await;
     let next = connect(&url(&server)).await;
     hold(&next, NAME, ttl(SECOND)).await.release().await.unwrap();
 }

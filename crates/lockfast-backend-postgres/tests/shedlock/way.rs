@@ -31,7 +31,10 @@ async fn a_lost_grant() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_given_up_takes_nothing() {
     let postgres = start();
-    let way = Way::start(postgres.address(), url_at, lockfast_backend_postgres::connect).await;
+    // Sooner than the server gives up to wait for the row.
+    let hasty = |address| format!("{}&request_timeout=300ms", url_at(address));
+    let connecting = lockfast_backend_postgres::connect;
+    let way = Way::start(postgres.address(), hasty, connecting).await;
     hold(&way.near, NAME, ttl(SECOND)).await.release().await.unwrap();
     let blocker = session(postgres.address(), ROLE).await;
     blocker.batch_execute("BEGIN; SELECT * FROM shedlock FOR UPDATE").await.unwrap();
@@ -45,8 +48,9 @@ async fn what_was_given_up_takes_nothing() {
     let far = way.far.clone();
     let name = LockName::new(NAME).unwrap();
     eventually("a new connection", MINUTE, async || far.inspect(&name).await.is_ok()).await;
-    blocker.batch_execute("COMMIT").await.unwrap();
     way.far.settled().await;
+    blocker.batch_execute("COMMIT").await.unwrap();
+    tokio::time::sleep(SECOND).await;
     let next = connect(&url(&postgres)).await;
     hold(&next, NAME, ttl(SECOND)).await.release().await.unwrap();
 }
