@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use crate::batch::{Give, LEASES_MAX, Op, Renew, Renewal, Take};
 use crate::claim::{Answer, Claim, Seen};
-use crate::config::Config;
+use crate::config::{Config, StoreMode};
 use crate::failure::{self, Failure};
 use crate::store::Store;
 use crate::wire::{Argument, Dialer};
@@ -34,6 +34,9 @@ pub(crate) struct Mysql {
 /// Connects to the database at `address`.
 pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result<Arc<dyn Backend>> {
     let dialer = Dialer::new(Config::read(&address)?)?;
+    if dialer.config().mode == StoreMode::Shedlock {
+        return crate::shedlock::connect(dialer, context).await;
+    }
     let runtime = context.runtime.clone();
     let store = Store::new(dialer, context).map_err(|failure| failure.to_error())?;
     let connecting = Task::start(&runtime, {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lockfast_core::address::{Place, Secret, invalid, percent_decode, read_host};
 use lockfast_core::error::quote;
 use lockfast_core::{Address, Error, ErrorKind, Result};
+use lockfast_net::shedlock::read_table;
 pub(crate) use lockfast_net::tls::Tls;
 
 const PORT: u16 = 3306;
@@ -16,7 +17,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest name that the server gives a database, in bytes as we allow them.
 const DATABASE_BYTES_MAX: usize = 64;
 
-const OPTIONS: &[&str] = &["ca", "cert", "insecure", "key", "request_timeout", "tls"];
+const OPTIONS: &[&str] =
+    &["ca", "cert", "insecure", "key", "mode", "request_timeout", "table", "tls"];
 
 /// An address that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,18 @@ pub(crate) struct Config {
     pub(crate) tls: Option<Tls>,
     /// How long the server may take to answer before the connection counts as dead.
     pub(crate) request_timeout: Duration,
+    pub(crate) mode: StoreMode,
+    /// The table of ShedLock; checked, so that it needs no quotes.
+    pub(crate) table: String,
+}
+
+/// What a lock is in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreMode {
+    /// A row of our own.
+    Lease,
+    /// A row of ShedLock's table.
+    Shedlock,
 }
 
 impl Config {
@@ -44,6 +58,11 @@ impl Config {
         let place = Place::split(address, "user:password@localhost/locks")?;
         let user = place.user.ok_or_else(|| invalid(format!("the URL names no user; {HINT}")))?;
         let (host, port) = read_host(place.authority, PORT, HINT)?;
+        let modes = [("lease", StoreMode::Lease), ("shedlock", StoreMode::Shedlock)];
+        let mode = address.choice("mode", &modes)?.unwrap_or(StoreMode::Lease);
+        if address.option("table").is_some() && mode == StoreMode::Lease {
+            return Err(invalid("option table is of use only with mode=shedlock"));
+        }
         Ok(Self {
             host,
             port,
@@ -52,6 +71,8 @@ impl Config {
             database: read_database(place.path)?,
             tls: read_tls(address)?,
             request_timeout: address.span("request_timeout")?.unwrap_or(REQUEST_TIMEOUT),
+            mode,
+            table: read_table(address.option("table"))?,
         })
     }
 
@@ -130,6 +151,14 @@ mod tests {
     }
 
     #[test]
+    fn what_a_lock_is() {
+        let config = read("mysql://u:p@h/d").unwrap();
+        assert_eq!((config.mode, config.table.as_str()), (StoreMode::Lease, "shedlock"));
+        let config = read("mysql://u:p@h/d?mode=shedlock&table=jobs.locks").unwrap();
+        assert_eq!((config.mode, config.table.as_str()), (StoreMode::Shedlock, "jobs.locks"));
+    }
+
+    #[test]
     fn what_is_wrong_is_told_without_secrets() {
         use ErrorKind::{InvalidConfig, InvalidUrl};
         let table = [
@@ -149,6 +178,9 @@ mod tests {
             ("mysql://u:secret@h/a/b", InvalidConfig, "identifier"),
             ("mysql://u:secret@h/d?schema=x", InvalidUrl, "it knows ca, cert"),
             ("mysql://u:secret@h/d?ca=x", InvalidUrl, "only with tls=yes"),
+            ("mysql://u:secret@h/d?mode=both", InvalidUrl, "lease or shedlock"),
+            ("mysql://u:secret@h/d?table=x", InvalidUrl, "only with mode=shedlock"),
+            ("mysql://u:secret@h/d?mode=shedlock&table=a;b", InvalidConfig, "option table"),
             ("mysql://u:secret@h/d?tls=maybe", InvalidUrl, "yes or no"),
             ("mysql://u:secret@h/d?tls=yes&cert=x", InvalidUrl, "go together"),
             ("mysql://u:secret@h/d?tls=yes&ca=x&insecure=true", InvalidUrl, "contradict"),

@@ -10,9 +10,9 @@ mod server;
 mod session;
 mod variables;
 
-use lockfast_core::{Address, Diagnosis, Finding};
+use lockfast_core::{Address, Diagnosis, ErrorKind, Finding};
 
-use crate::config::Config;
+use crate::config::{Config, StoreMode};
 use crate::failure::{self, Failure, Remedy};
 use crate::wire::{Answer, Dialer, Wire};
 use rights::Grants;
@@ -48,7 +48,13 @@ pub(crate) const CHECKS: &[&str] = &[
 
 /// See [`crate::diagnose`].
 pub(crate) async fn diagnose(address: Address) -> lockfast_core::Result<Diagnosis> {
-    let dialer = Dialer::new(Config::read(&address)?)?;
+    let config = Config::read(&address)?;
+    if config.mode == StoreMode::Shedlock {
+        let message = "what is looked at is the server and Lockfast's own schema; leave out \
+                       mode=shedlock to look at these";
+        return Err(Failure::new(ErrorKind::Unsupported, message).to_error());
+    }
+    let dialer = Dialer::new(config)?;
     let findings = look(&dialer).await.map_err(|failure| failure.to_error())?;
     let profile = crate::backend::profile();
     Ok(Diagnosis::conclude(findings, profile.guarantee, profile.because))

@@ -15,6 +15,7 @@ mod inspect;
 mod listener;
 mod migration;
 mod offer;
+mod shedlock;
 mod store;
 mod values;
 mod watcher;
@@ -23,8 +24,8 @@ mod wire;
 use std::sync::Arc;
 
 use lockfast_core::{
-    Address, Backend, BoxFuture, ConnectContext, Diagnosis, GateAnswer, GateStatement, Migration,
-    Profile, Result,
+    Address, Backend, BoxFuture, ConnectContext, Diagnosis, Error, ErrorKind, GateAnswer,
+    GateStatement, Migration, Profile, Result,
 };
 
 /// The schemes that this crate serves.
@@ -33,10 +34,10 @@ pub const SCHEMES: &[&str] = &["mysql", "mariadb"];
 /// The names of the checks that [`diagnose`] may report.
 pub const CHECKS: &[&str] = diagnosis::CHECKS;
 
-/// What this store promises with the defaults of a server, each with what its URL starts with, for tables: no
+/// What the stores of this crate promise with the defaults of a server, each with what its URL starts with, for tables: no
 /// server is asked.
 pub fn profiles() -> Vec<(&'static str, Profile)> {
-    vec![("mysql:", backend::profile())]
+    vec![("mysql:", backend::profile()), ("mysql:?mode=shedlock", shedlock::profile())]
 }
 
 /// Connects to the store at `address`, and creates its schema if there is none and the user may.
@@ -65,7 +66,17 @@ pub fn connect(
 /// Safe: what was not done is done by the next migration.
 pub fn migrate(address: Address) -> BoxFuture<'static, Result<Migration>> {
     Box::pin(async move {
-        let dialer = wire::Dialer::new(config::Config::read(&address)?)?;
+        let config = config::Config::read(&address)?;
+        if config.mode == config::StoreMode::Shedlock {
+            let message = format!(
+                "the table of mode=shedlock is ShedLock's, and nothing is migrated there; if it is \
+                 missing, run {}",
+                shedlock::creation(&config.table)
+            );
+            let error = Error::new(ErrorKind::Unsupported, message);
+            return Err(error.with_backend("mysql"));
+        }
+        let dialer = wire::Dialer::new(config)?;
         migration::migrate(&dialer, migration::Extent::Upgrade)
             .await
             .map_err(|failure| failure.to_error())

@@ -17,6 +17,11 @@ const SETTINGS: &[&str] = &[
     "SET SESSION time_zone = '+00:00', innodb_lock_wait_timeout = 2, autocommit = 1, \
      group_concat_max_len = 16777216",
 ];
+/// The same for a session whose times are those of everybody else's.
+const SETTINGS_IN_ZONE: &[&str] = &[
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    "SET SESSION innodb_lock_wait_timeout = 2, autocommit = 1",
+];
 /// A peer that is gone without a word is noticed in the end even when nothing is sent.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// Statements that are kept prepared; there are fewer.
@@ -59,6 +64,12 @@ impl Dialer {
     /// Connects and introduces us, within the time that a request may take.
     pub(crate) async fn dial(&self) -> Result<Wire, Failure> {
         self.connect(self.options.clone()).await
+    }
+
+    /// The same, in the time zone that the server gives everybody.
+    pub(crate) async fn dial_in_zone(&self) -> Result<Wire, Failure> {
+        let settings = SETTINGS_IN_ZONE.to_vec();
+        self.connect(OptsBuilder::from_opts(self.options.clone()).init(settings).into()).await
     }
 
     /// Connects and leaves the session as the server has it for this user.
@@ -173,14 +184,24 @@ impl Answer {
             _ => None,
         }
     }
+
+    /// A column's number, which may be below zero.
+    pub(crate) fn signed(&self, at: usize) -> Option<i64> {
+        match self.0.as_ref(at)? {
+            Value::Int(number) => Some(*number),
+            Value::UInt(number) => i64::try_from(*number).ok(),
+            Value::Bytes(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+            _ => None,
+        }
+    }
 }
 
 impl Wire {
-    /// Calls a procedure and returns the rows of its answer. When it fails, nothing of it is left
-    /// in the connection.
+    /// Calls a procedure, or runs another statement, and returns the rows of its answer. When it fails,
+    /// nothing of it is left in the connection.
     pub(crate) async fn call(
         &mut self,
-        statement: &'static str,
+        statement: &str,
         arguments: Vec<Value>,
         limit: Duration,
     ) -> Result<Vec<Answer>, Failure> {
@@ -198,6 +219,17 @@ impl Wire {
             Ok(answered) => answered,
             Err(_) => Err(failure::of_silence(&self.endpoint, limit)),
         }
+    }
+
+    /// Runs a statement and tells how many rows it has changed.
+    pub(crate) async fn change(
+        &mut self,
+        statement: &str,
+        arguments: Vec<Value>,
+        limit: Duration,
+    ) -> Result<u64, Failure> {
+        self.call(statement, arguments, limit).await?;
+        Ok(self.conn.affected_rows())
     }
 
     /// Calls a procedure that answers bit by bit, and passes each row on when it comes. It leaves

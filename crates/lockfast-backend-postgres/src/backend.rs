@@ -48,6 +48,7 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
     let opening = match mode {
         StoreMode::Lease => Task::start(&runtime, open(dialer, context)),
         StoreMode::Advisory => return crate::advisory::connect(dialer, context).await,
+        StoreMode::Shedlock => return crate::shedlock::connect(dialer, context).await,
     };
     opening.finish().await.map_err(named)
 }

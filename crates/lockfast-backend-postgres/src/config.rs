@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockfast_core::address::{Place, Secret, invalid, percent_decode, read_host};
 use lockfast_core::error::quote;
 use lockfast_core::{Address, Error, ErrorKind, Result};
+use lockfast_net::shedlock::read_table;
 use lockfast_net::tls;
 
 const PORT: u16 = 5432;
@@ -18,7 +19,7 @@ const SCHEMA: &str = "lockfast";
 const SCHEMA_BYTES_MAX: usize = 40;
 
 const OPTIONS: &[&str] =
-    &["ca", "cert", "key", "listen", "mode", "request_timeout", "schema", "sslmode"];
+    &["ca", "cert", "key", "listen", "mode", "request_timeout", "schema", "sslmode", "table"];
 
 /// An address that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub(crate) struct Config {
     /// How long the server may take to answer before the connection counts as dead.
     pub(crate) request_timeout: Duration,
     pub(crate) mode: StoreMode,
+    /// The table of ShedLock; checked, so that it needs no quotes.
+    pub(crate) table: String,
     /// Where to listen instead, when a pooler is in the way.
     pub(crate) listen: Option<Box<Config>>,
 }
@@ -51,6 +54,8 @@ pub(crate) enum StoreMode {
     Lease,
     /// An advisory lock of a connection of its own.
     Advisory,
+    /// A row of ShedLock's table.
+    Shedlock,
 }
 
 /// How connections are encrypted.
@@ -102,11 +107,24 @@ impl Config {
             return Err(invalid("the URL has a password but no user; write user:password@"));
         }
         let endpoint = read_endpoint(place.authority)?;
-        let modes = [("lease", StoreMode::Lease), ("advisory", StoreMode::Advisory)];
+        let modes = [
+            ("lease", StoreMode::Lease),
+            ("advisory", StoreMode::Advisory),
+            ("shedlock", StoreMode::Shedlock),
+        ];
         let mode = address.choice("mode", &modes)?.unwrap_or(StoreMode::Lease);
         let listen = address.option("listen").map(read_listen).transpose()?;
-        if listen.is_some() && mode == StoreMode::Advisory {
+        if listen.is_some() && mode != StoreMode::Lease {
             return Err(invalid("option listen is of use only with mode=lease"));
+        }
+        if address.option("table").is_some() && mode != StoreMode::Shedlock {
+            return Err(invalid("option table is of use only with mode=shedlock"));
+        }
+        if address.option("schema").is_some() && mode == StoreMode::Shedlock {
+            return Err(invalid(
+                "option schema names Lockfast's own tables, which mode=shedlock does not use; write \
+                 table=SCHEMA.TABLE",
+            ));
         }
         Ok(Self {
             tls: read_tls(address, &endpoint)?,
@@ -117,6 +135,7 @@ impl Config {
             schema: read_schema(address)?,
             request_timeout: address.span("request_timeout")?.unwrap_or(REQUEST_TIMEOUT),
             mode,
+            table: read_table(address.option("table"))?,
             listen,
         })
     }
@@ -240,6 +259,8 @@ mod tests {
         let config = read("postgres://h?schema=a_1&request_timeout=250ms&mode=advisory").unwrap();
         assert_eq!((config.schema.as_str(), config.mode), ("a_1", StoreMode::Advisory));
         assert_eq!(config.request_timeout, Duration::from_millis(250));
+        let config = read("postgres://h?mode=shedlock&table=app.jobs").unwrap();
+        assert_eq!((config.table.as_str(), config.mode), ("app.jobs", StoreMode::Shedlock));
         let config = read("postgres://h?sslmode=verify-full&ca=/ca&cert=/c&key=/k").unwrap();
         assert_eq!(config.tls.mode, TlsMode::VerifyFull);
         assert_eq!(config.tls.checks.ca, Some("/ca".into()));
@@ -265,7 +286,10 @@ mod tests {
             ("postgres://u:sec:ret@h", "%3A"),
             ("postgres://h/a/b", "%2F"),
             ("postgres://h?x=1", "it knows ca, cert"),
-            ("postgres://h?mode=both", "lease or advisory"),
+            ("postgres://h?mode=both", "lease, advisory or shedlock"),
+            ("postgres://h?table=x", "only with mode=shedlock"),
+            ("postgres://h?mode=shedlock&schema=x", "table=SCHEMA.TABLE"),
+            ("postgres://h?mode=shedlock&listen=postgres%3A%2F%2Fd", "only with mode=lease"),
             ("postgres://h?sslmode=on", "disable, prefer, require"),
             ("postgres://h?ca=x", "verify-full"),
             ("postgres://h?cert=x", "go together"),

@@ -10,7 +10,7 @@ mod session;
 mod settings;
 mod upkeep;
 
-use lockfast_core::{Address, Diagnosis, Finding};
+use lockfast_core::{Address, Diagnosis, ErrorKind, Finding};
 use tokio_postgres::Row;
 
 use crate::config::{Config, StoreMode};
@@ -59,6 +59,11 @@ pub(crate) async fn diagnose(address: Address) -> lockfast_core::Result<Diagnosi
     let profile = match config.mode {
         StoreMode::Lease => crate::backend::profile(),
         StoreMode::Advisory => crate::advisory::profile(),
+        StoreMode::Shedlock => {
+            let message = "what is looked at is the server and Lockfast's own schema; leave out \
+                           mode=shedlock to look at these";
+            return Err(Failure::new(ErrorKind::Unsupported, message).to_error());
+        }
     };
     let findings = look(config).await.map_err(|failure| failure.to_error())?;
     Ok(Diagnosis::conclude(findings, profile.guarantee, profile.because))

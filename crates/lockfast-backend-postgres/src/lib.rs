@@ -22,6 +22,7 @@ mod link;
 mod listener;
 mod migration;
 mod offer;
+mod shedlock;
 mod store;
 mod values;
 mod watcher;
@@ -43,7 +44,11 @@ pub const CHECKS: &[&str] = diagnosis::CHECKS;
 /// What the stores of this crate promise with the defaults of a server, each with what its URL starts with, for tables: no
 /// server is asked.
 pub fn profiles() -> Vec<(&'static str, Profile)> {
-    vec![("postgres:", backend::profile()), ("postgres:?mode=advisory", advisory::profile())]
+    vec![
+        ("postgres:", backend::profile()),
+        ("postgres:?mode=advisory", advisory::profile()),
+        ("postgres:?mode=shedlock", shedlock::profile()),
+    ]
 }
 
 /// Connects to the store at `address`. Where its schema is missing, it is created if the rights

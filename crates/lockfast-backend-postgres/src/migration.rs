@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockfast_core::{Address, ErrorKind, Migration, Result};
 
-use crate::config::Config;
+use crate::config::{Config, StoreMode};
 use crate::failure::{self, Failure};
 use crate::wire::{Dialer, Session, get};
 
@@ -58,6 +58,14 @@ const FUNCTIONS: &[&str] = &[
 pub(crate) async fn migrate(address: Address) -> Result<Migration> {
     let named = |failure: Failure| failure.to_error();
     let config = Config::read(&address)?;
+    if config.mode == StoreMode::Shedlock {
+        let message = format!(
+            "the table of mode=shedlock is ShedLock's, and nothing is migrated there; if it is \
+             missing, run {}",
+            crate::shedlock::creation(&config.table)
+        );
+        return Err(named(Failure::new(ErrorKind::Unsupported, message)));
+    }
     let session = Dialer::new(config.clone()).map_err(named)?.dial().await.map_err(named)?;
     update(&config, &session).await.map_err(named)
 }

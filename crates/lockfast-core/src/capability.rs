@@ -133,6 +133,9 @@ pub enum Feature {
     Detached,
     /// The fence can be raised above a given one: [`floor`](crate::AcquireRequest::floor).
     Floor,
+    /// A line of waiters, who are counted and woken. Without it they look now and then whether the
+    /// lock is free.
+    Line,
     /// Values that are written by comparing versions: [`write`](crate::Backend::write).
     Values,
     /// Values that the store forgets after a time: [`keep`](crate::Change::Put::keep).
@@ -147,6 +150,7 @@ impl fmt::Display for Feature {
             Self::LockDelay => "lock-delay",
             Self::Detached => "leases that outlive their process",
             Self::Floor => "floor for the fence",
+            Self::Line => "line of waiters",
             Self::Values => "values",
             Self::ValueExpiry => "values that end by themselves",
         })

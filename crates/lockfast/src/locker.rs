@@ -185,9 +185,11 @@ impl Locker {
     /// An election: who has the lock leads.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`].
+    /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] where those who wait stand in no line.
     pub fn leader(&self, name: impl AsRef<str>) -> Result<Leader> {
-        self.any_lock(name, Mode::Exclusive).map(Leader::new)
+        let lock = self.any_lock(name, Mode::Exclusive)?;
+        let line = self.profile().require(Feature::Line);
+        line.map_err(|error| error.with_lock(lock.name())).map(|()| Leader::new(lock))
     }
 
     /// A job of which one run is enough for all who start it; it may take `at_most` so long.

@@ -51,6 +51,8 @@ const SUITES: &[(&str, &str)] = &[
     ("memory:", "crates/lockfast-backend-embedded/tests/conformance_memory.rs"),
     ("embedded:", "crates/lockfast-backend-embedded/tests/conformance_embedded.rs"),
     ("postgres:?mode=advisory", "crates/lockfast-backend-postgres/tests/conformance_advisory.rs"),
+    ("postgres:?mode=shedlock", "crates/lockfast-backend-postgres/tests/conformance_shedlock.rs"),
+    ("mysql:?mode=shedlock", "crates/lockfast-backend-mysql/tests/conformance_shedlock.rs"),
 ];
 
 fn cases(primitive: &str) -> &'static [&'static str] {

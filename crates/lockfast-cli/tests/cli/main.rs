@@ -23,6 +23,7 @@ mod refusal;
 #[path = "../sandbox/mod.rs"]
 mod sandbox;
 mod session;
+mod shedlock;
 mod signals;
 mod snippets;
 mod terminal;

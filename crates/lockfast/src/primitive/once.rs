@@ -259,8 +259,11 @@ impl Once {
             tokio::time::sleep((policy.ttl / 6).min(LOOK_EVERY)).await;
             let look = store.backend.inspect(Query::Name(name.clone()));
             let Ok(views) = store.within(limit, look).await else { continue };
-            // A store may not be able to tell which grant it is.
-            let is_ours = |holder: &HolderView| holder.fence.is_none_or(|it| it == cell.fence);
+            // A store may not be able to tell which grant it is; a program that is not Lockfast has
+            // neither label nor fence.
+            let is_ours = |holder: &HolderView| {
+                holder.fence.map_or(holder.label.is_some(), |it| it == cell.fence)
+            };
             if views.iter().flat_map(|view| &view.holders).any(is_ours) {
                 continue;
             }

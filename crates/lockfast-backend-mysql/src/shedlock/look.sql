@@ -1,0 +1,4 @@
+-- A row.
+SELECT name, locked_by, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at),
+  TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(3), lock_until)
+FROM {table} WHERE name = ?
