@@ -213,8 +213,8 @@ async fn a_server_in_another_zone() {
     }
 }
 
-/// P3, P8: an operator takes the row away, from either side: a Java program cannot prolong it any more,
-/// and a job of ours is told the reason, or who has it now, while it runs.
+/// B156, P3, P8: an operator takes the row away, from either side: a Java program cannot prolong it
+/// any more, and a job of ours is told the reason, or who has it now, while it runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_takes_it_away() {
     let server = start();

@@ -193,8 +193,8 @@ async fn fences_rise_over_rows_of_others() {
     }
 }
 
-/// P3, P8: an operator takes the row away, from either side: a Java program cannot prolong it any more,
-/// and a job of ours is told the reason, or who has it now, while it runs.
+/// B156, P3, P8: an operator takes the row away, from either side: a Java program cannot prolong it
+/// any more, and a job of ours is told the reason, or who has it now, while it runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_takes_it_away() {
     let postgres = start();
