@@ -43,9 +43,8 @@ pub fn profiles() -> Vec<(&'static str, Profile)> {
 /// Connects to the store at `address`, and creates its schema if there is none and the user may.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidUrl`](lockfast_core::ErrorKind::InvalidUrl) for an address that is not of
-/// this crate or an option that does not exist; otherwise whatever keeps the server from being
-/// used.
+/// [`ErrorKind::InvalidUrl`] for an address that is not of this crate or an option that does not
+/// exist; otherwise whatever keeps the server from being used.
 ///
 /// # Cancel safety
 /// Safe: a connection that nobody waits for any more is closed again.
@@ -59,8 +58,7 @@ pub fn connect(
 /// Brings the schema of the store at `address` up to date. Must be called in a tokio runtime.
 ///
 /// # Errors
-/// As [`connect`]; [`ErrorKind::Permission`](lockfast_core::ErrorKind::Permission) says which
-/// rights are missing.
+/// As [`connect`]; [`ErrorKind::Permission`] says which rights are missing.
 ///
 /// # Cancel safety
 /// Safe: what was not done is done by the next migration.
