@@ -231,7 +231,8 @@ impl Once {
     }
 
     /// Ends a job that another process began at `started`: for whoever looks after one that died.
-    /// The lock is free at once, or when `at_least` is over.
+    /// The lock is free at once, or when `at_least` is over. That nobody has
+    /// [changed](Lease::extend) how long its lease lasts is taken for granted.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
@@ -242,7 +243,10 @@ impl Once {
     pub async fn finish_detached(&self, holder: HolderId, started: Moment) -> Result<Released> {
         self.check()?;
         self.require_detached()?;
-        self.give_back(holder, started).await
+        let lock_delay = self.target.policy.lock_delay;
+        let until = started + self.at_most() + lock_delay;
+        let is_as_begun = lock_delay.is_zero();
+        self.give_back(&Ending { holder, started, is_as_begun, until }).await
     }
 
     fn require_detached(&self) -> Result<()> {
@@ -281,10 +285,12 @@ impl Once {
     }
 
     /// Asks the store once to let go of the lock, now or when `at_least` is over.
-    async fn give_back(&self, holder: HolderId, started: Moment) -> Result<Released> {
+    async fn give_back(&self, ending: &Ending) -> Result<Released> {
         let Target { store, name, policy, .. } = &self.target;
         let (name, limit) = (name.clone(), policy.request_timeout);
-        let ttl = match self.rest(Moment::now().since(started)) {
+        let holder = ending.holder;
+        let elapsed = Moment::now().since(ending.started);
+        let ttl = match self.rest(elapsed, ending.is_as_begun) {
             Rest::None => {
                 let request = ReleaseRequest { name, holder };
                 let outcome = store.within(limit, store.backend.release(request)).await;
@@ -307,7 +313,7 @@ impl Once {
     }
 
     /// What has to remain of the lease when the job ends so long after its start.
-    fn rest(&self, elapsed: Duration) -> Rest {
+    fn rest(&self, elapsed: Duration, is_as_begun: bool) -> Rest {
         let Policy { ttl: at_most, drift, .. } = self.target.policy;
         // This clock may be fast; the store must not let go too early by its own.
         let surely = elapsed.mul_f64(1.0 - drift);
@@ -316,28 +322,23 @@ impl Once {
         };
         let fitting = self.target.store.backend.profile().ttl.fit(rest);
         let whole = at_most.saturating_sub(elapsed);
-        if fitting < whole { Rest::Short(fitting) } else { Rest::Whole(whole) }
+        if fitting < whole || !is_as_begun { Rest::Short(fitting) } else { Rest::Whole(whole) }
     }
 
     /// Lets go in the background until the store has answered, or the lease has ended by itself.
-    fn finish_in_background(
-        self,
-        holder: HolderId,
-        started: Moment,
-    ) -> oneshot::Receiver<Result<Released>> {
+    fn finish_in_background(self, ending: Ending) -> oneshot::Receiver<Result<Released>> {
         let (sender, answer) = oneshot::channel();
         let store = Arc::clone(&self.target.store);
         undo::work(&store, async move {
-            let until = started + self.at_most() + self.target.policy.lock_delay;
-            let mut outcome = self.give_back(holder, started).await;
+            let mut outcome = self.give_back(&ending).await;
             let mut is_done = outcome.is_ok();
             // Nobody may listen any more.
             let _ = sender.send(outcome);
             let mut pause = PAUSE_MIN;
-            while !is_done && !until.has_passed(Moment::now()) {
+            while !is_done && !ending.until.has_passed(Moment::now()) {
                 tokio::time::sleep(pause.mul_f64(0.5 + jitter())).await;
                 pause = (pause * 2).min(PAUSE_MAX);
-                outcome = self.give_back(holder, started).await;
+                outcome = self.give_back(&ending).await;
                 is_done = outcome.is_ok();
             }
         });
@@ -353,6 +354,16 @@ fn policy_for(options: &Options, at_most: Duration, store: &Store) -> Result<Pol
             _ => error,
         }
     })
+}
+
+/// A lease that ends with its job.
+struct Ending {
+    holder: HolderId,
+    started: Moment,
+    /// Whether the store keeps it for `at_most` from its start on, neither shorter nor longer.
+    is_as_begun: bool,
+    /// When the store lets go of it by itself.
+    until: Moment,
 }
 
 /// What has to remain of a lease.
@@ -412,11 +423,10 @@ impl OnceGuard {
     /// [`ErrorKind::ForkedProcess`] in a forked child; the parent still has the lock.
     pub async fn finish(mut self) -> Result<Released> {
         self.lease.0.check_process()?;
-        let (loss, answer) = self.close();
+        let (loss, until, answer) = self.close();
         if let Some(cause) = loss {
             return Ok(Released::AlreadyLost(cause));
         }
-        let until = self.started + self.once.at_most();
         match answer.await {
             Ok(Ok(released)) => Ok(released),
             Ok(Err(error)) => {
@@ -428,7 +438,7 @@ impl OnceGuard {
 
     /// Ends the lease here and lets go of it in the background. Also when it is lost: the deadline
     /// is a little before the store's, and `at_least` may end with that.
-    fn close(&mut self) -> (Option<LossCause>, oneshot::Receiver<Result<Released>>) {
+    fn close(&mut self) -> (Option<LossCause>, Moment, oneshot::Receiver<Result<Released>>) {
         self.is_open = false;
         self.watch.abort();
         let cell = &self.lease.0;
@@ -436,8 +446,23 @@ impl OnceGuard {
             Phase::Lost(cause) => Some(cause.clone()),
             _ => None,
         };
+        let ending = self.ending();
+        let until = ending.until;
         cell.end(Moment::now());
-        (loss, self.once.clone().finish_in_background(cell.holder, self.started))
+        (loss, until, self.once.clone().finish_in_background(ending))
+    }
+}
+
+impl OnceGuard {
+    /// How the lease is to end, which somebody may have extended or shortened.
+    fn ending(&self) -> Ending {
+        let (cell, at_most) = (&self.lease.0, self.once.at_most());
+        let state = cell.state();
+        let lock_delay = state.policy.lock_delay;
+        let (begun, now) = (self.started + at_most, state.deadline);
+        let until = if begun.has_passed(now) { now } else { begun } + lock_delay;
+        let is_as_begun = state.policy.ttl == at_most && lock_delay.is_zero();
+        Ending { holder: cell.holder, started: self.started, is_as_begun, until }
     }
 }
 
@@ -466,14 +491,21 @@ mod tests {
         let ms = Duration::from_millis;
         let locker = crate::Locker::connect("memory:").await.unwrap();
         let job = |at_least| locker.once("a", ms(10_000)).unwrap().at_least(at_least);
-        assert_eq!(job(ms(0)).rest(ms(0)), Rest::None);
+        assert_eq!(job(ms(0)).rest(ms(0), true), Rest::None);
         // A hundredth of what has passed may be this clock's fault.
-        assert_eq!(job(ms(4_000)).rest(ms(1_000)), Rest::Short(ms(3_010)));
-        assert_eq!(job(ms(4_000)).rest(ms(4_010)), Rest::Short(ms(100)), "the shortest lease");
-        assert_eq!(job(ms(4_000)).rest(ms(4_100)), Rest::None);
-        assert_eq!(job(ms(10_000)).rest(ms(1_000)), Rest::Whole(ms(9_000)));
-        assert_eq!(job(ms(9_950)).rest(ms(9_945)), Rest::Whole(ms(55)));
-        assert_eq!(job(ms(10_000)).rest(ms(11_000)), Rest::None);
+        assert_eq!(job(ms(4_000)).rest(ms(1_000), true), Rest::Short(ms(3_010)));
+        assert_eq!(
+            job(ms(4_000)).rest(ms(4_010), true),
+            Rest::Short(ms(100)),
+            "the shortest lease"
+        );
+        assert_eq!(job(ms(4_000)).rest(ms(4_100), true), Rest::None);
+        assert_eq!(job(ms(10_000)).rest(ms(1_000), true), Rest::Whole(ms(9_000)));
+        assert_eq!(job(ms(9_950)).rest(ms(9_945), true), Rest::Whole(ms(55)));
+        assert_eq!(job(ms(10_000)).rest(ms(11_000), true), Rest::None);
+        // Somebody has changed how long it lasts, so the store is told.
+        assert_eq!(job(ms(10_000)).rest(ms(1_000), false), Rest::Short(ms(9_010)));
+        assert_eq!(job(ms(0)).rest(ms(1_000), false), Rest::None);
     }
 
     #[tokio::test]
