@@ -270,7 +270,12 @@ impl Refresh {
 
     /// Leaves what was computed for the others; what is there, which is newer if somebody else was
     /// let in before us.
-    async fn store(&self, before: Option<Version>, computed: Vec<u8>) -> Result<Vec<u8>> {
+    async fn store(
+        &self,
+        lease: &Lease,
+        before: Option<Version>,
+        computed: Vec<u8>,
+    ) -> Result<Vec<u8>> {
         let mut record = self.stale_ms().to_be_bytes().to_vec();
         record.extend_from_slice(&computed);
         let mut expected = before.map_or(Expected::Nothing, Expected::Version);
@@ -279,8 +284,10 @@ impl Refresh {
                 WriteOutcome::Conflict(Some(there)) => {
                     return self.parse(there).map(|there| there.bytes.unwrap_or(computed));
                 }
-                // What it replaces has ended meanwhile.
+                // What it replaces has ended meanwhile; so may have what came after that, if others
+                // were let in.
                 WriteOutcome::Conflict(None) if expected != Expected::Nothing => {
+                    lease.check()?;
                     expected = Expected::Nothing;
                 }
                 WriteOutcome::Conflict(None) | WriteOutcome::Written(_) => return Ok(computed),
@@ -384,16 +391,23 @@ impl RefreshGuard {
         self.guard.lease()
     }
 
-    /// Leaves what was computed for the others; what is there, which is somebody else's if the lock
-    /// was lost before.
+    /// Leaves what was computed for the others. If the lock was lost before, it is not stored: what
+    /// somebody else has computed is returned, if there is such a value.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
     ///
     /// # Errors
+    /// [`ErrorKind::Lost`] when the lock was lost and there is no fresh value;
     /// [`ErrorKind::InvalidConfig`] for a value that is too long; what the store meets.
     pub async fn finish(self, computed: Vec<u8>) -> Result<Vec<u8>> {
-        let bytes = self.refresh.store(self.before, computed).await?;
+        let bytes = match self.guard.check() {
+            Ok(_) => self.refresh.store(&self.guard, self.before, computed).await?,
+            Err(lost) => {
+                let there = self.refresh.read().await?;
+                there.and_then(Stored::into_fresh).ok_or(lost)?
+            }
+        };
         self.guard.release().await?;
         Ok(bytes)
     }
