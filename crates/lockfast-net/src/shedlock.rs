@@ -154,6 +154,7 @@ impl Inner {
             let Said { from, rows, .. } = self.try_take(&request, number)?.receive().await?;
             let row = rows.into_iter().next();
             if let Some(row) = row.as_ref().filter(|row| row.is_of(request.holder)) {
+                row.check_left(from, request.ttl)?;
                 return Ok(AcquireOutcome::Granted(Grant::new(row.fence()?, from)));
             }
             // It was granted, and taken away before anybody heard of it.
@@ -295,6 +296,19 @@ impl Row {
         Duration::from_micros(u64::try_from(self.left_us).unwrap_or(0))
     }
 
+    /// Whether it lasts as long as was asked for at `from`: not when it was over by the server's clock,
+    /// so that nothing was written, and that clock was set back before it was looked at.
+    fn check_left(&self, from: Moment, ttl: Duration) -> Result<()> {
+        let passed = Moment::now().since(from);
+        // So much may one clock run faster than the other.
+        if self.left() + passed + ttl / 100 >= ttl {
+            return Ok(());
+        }
+        let message =
+            "the row ends sooner than was asked for: the server's clock was set; try again";
+        Err(Error::new(ErrorKind::Unreachable, message))
+    }
+
     fn fence(&self) -> Result<Fence> {
         let number = u64::try_from(self.at_us).unwrap_or(0);
         Fence::new(number).map_err(|error| {
@@ -370,7 +384,14 @@ impl Backend for Shedlock {
                 };
                 outcomes.push(match said {
                     Ok(said) => match said.rows.first() {
-                        Some(row) if row.is_of(request.holder) => RenewOutcome::Renewed,
+                        Some(row) if row.is_of(request.holder) => {
+                            match row.check_left(said.from, request.ttl) {
+                                Ok(()) => RenewOutcome::Renewed,
+                                Err(error) => {
+                                    RenewOutcome::Unanswered(self.0.named(&request.name)(error))
+                                }
+                            }
+                        }
                         Some(row) => RenewOutcome::Lost(row.loss_of(request.holder)),
                         None => RenewOutcome::Lost(LossCause::Forgotten),
                     },
@@ -427,5 +448,22 @@ impl Backend for Shedlock {
                 "nobody tells of changes in the table of ShedLock; use mode=lease to watch";
             Err(Error::new(ErrorKind::Unsupported, message).with_backend(self.profile().backend))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B159: a row that was not written, and is held still only because the server's clock was set
+    /// back, is no renewal.
+    #[test]
+    fn a_row_that_ends_too_soon_is_not_believed() {
+        let ttl = Duration::from_secs(30);
+        let row = |left_us| Row { name: "a".into(), owner: "b".into(), at_us: 1, left_us };
+        for (left_us, is_right) in [(30_001_000, true), (29_900_000, true), (5_000_000, false)] {
+            let checked = row(left_us).check_left(Moment::now(), ttl);
+            assert_eq!(checked.is_ok(), is_right, "{left_us}");
+        }
     }
 }

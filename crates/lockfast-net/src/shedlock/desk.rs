@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use lockfast_core::failure::Handling;
 use lockfast_core::{Error, ErrorKind, Failure, LockName, Moment, Result};
 use tokio::sync::{mpsc, oneshot};
 
@@ -104,7 +105,8 @@ async fn work<T: Table>(
     let mut is_repeated = false;
     loop {
         if !*is_connected {
-            table.connect().await?;
+            let connected = table.connect().await;
+            connected.map_err(|failure| if is_repeated { in_doubt(&failure) } else { failure })?;
             *is_connected = true;
         }
         let failure = match take_step(table, step).await {
@@ -123,10 +125,17 @@ async fn work<T: Table>(
             Remedy::Reconnect => step.is_repeatable,
         };
         if is_late || !may_repeat {
-            return Err(failure);
+            return Err(if is_repeated { in_doubt(&failure) } else { failure });
         }
         is_repeated |= remedy == Remedy::Reconnect;
     }
+}
+
+/// What is told when an earlier try may have been done, whatever keeps the next one from being made:
+/// whoever asked must not take it for undone.
+fn in_doubt<H: Handling>(failure: &Failure<H>) -> Failure<H> {
+    let message = format!("the answer was lost, and then: {}", failure.message());
+    Failure::new(ErrorKind::Unreachable, message)
 }
 
 async fn take_step<T: Table>(
@@ -138,10 +147,14 @@ async fn take_step<T: Table>(
         Some(change) => table.change(change, step.limit).await?,
         None => false,
     };
-    let rows = match &step.look {
-        Look::Nothing => Vec::new(),
-        Look::At(name) => table.look(Some(name.as_str()), step.limit).await?,
-        Look::All => table.look(None, step.limit).await?,
+    let looked = match &step.look {
+        Look::Nothing => Ok(Vec::new()),
+        Look::At(name) => table.look(Some(name.as_str()), step.limit).await,
+        Look::All => table.look(None, step.limit).await,
     };
+    let rows = looked.map_err(|failure| match T::remedy(&failure) {
+        Remedy::Tell if is_changed => in_doubt(&failure),
+        _ => failure,
+    })?;
     Ok(Said { from, is_changed, rows, is_repeated: false })
 }
