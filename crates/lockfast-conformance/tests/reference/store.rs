@@ -121,8 +121,11 @@ impl Store {
     }
 
     pub(crate) fn read(&self, name: &LockName) -> Option<VersionedValue> {
+        self.look(&self.lock(), name)
+    }
+
+    fn look(&self, state: &State, name: &LockName) -> Option<VersionedValue> {
         let now = Moment::now();
-        let state = self.lock();
         let stored = state.values.get(&self.key(name))?;
         let ended = stored.ends.is_some_and(|ends| ends.has_passed(now));
         if ended && !self.has(Defect::ValueNeverEnds) {
@@ -133,19 +136,29 @@ impl Store {
     }
 
     pub(crate) fn write(&self, context: &ConnectContext, request: WriteRequest) -> WriteOutcome {
-        let there = self.read(&request.name);
-        self.write_over(context, request, there)
+        let state = &mut *self.lock();
+        let there = self.look(state, &request.name);
+        self.change(state, context, request, there)
     }
 
-    /// Writes, given what is there.
+    /// Writes over what was there when it was read, which others may have changed since.
     pub(crate) fn write_over(
         &self,
         context: &ConnectContext,
         request: WriteRequest,
         there: Option<VersionedValue>,
     ) -> WriteOutcome {
+        self.change(&mut self.lock(), context, request, there)
+    }
+
+    fn change(
+        &self,
+        state: &mut State,
+        context: &ConnectContext,
+        request: WriteRequest,
+        there: Option<VersionedValue>,
+    ) -> WriteOutcome {
         let key = self.key(&request.name);
-        let state = &mut *self.lock();
         let is_ours = state.values.get(&key).is_some_and(|stored| stored.id == request.id);
         if is_ours && !self.has(Defect::RepeatedWriteConflicts) {
             return WriteOutcome::Written(there.map(|value| value.version));
