@@ -34,7 +34,9 @@ use crate::store::Store;
 /// # async fn main() -> lockfast::Result<()> {
 /// let locker = Locker::connect("memory:").await?;
 /// let mode = if std::env::args().any(|word| word == "--read") { Mode::Shared } else { Mode::Exclusive };
-/// let guard = locker.any_lock("nightly-report", mode)?.acquire().await?;
+/// let lock = locker.any_lock("nightly-report", mode)?;
+/// println!("taking {}, {}", lock.name(), lock.mode());
+/// let guard = lock.acquire().await?;
 /// assert_eq!(guard.mode(), mode);
 /// # Ok(())
 /// # }
@@ -171,12 +173,12 @@ impl AnyLock {
         self
     }
 
-    /// The name.
+    /// The name. See [`AnyLock`] for an example.
     pub fn name(&self) -> &LockName {
         &self.target.name
     }
 
-    /// The mode.
+    /// The mode. See [`AnyLock`] for an example.
     pub fn mode(&self) -> Mode {
         self.target.mode
     }
