@@ -32,7 +32,7 @@ pub enum Attempt<G = Guard> {
 }
 
 impl<G> Attempt<G> {
-    /// The guard, unless somebody else has it.
+    /// The guard, unless somebody else has it. See [`Attempt`] for an example.
     pub fn acquired(self) -> Option<G> {
         match self {
             Self::Acquired(guard) => Some(guard),
@@ -41,11 +41,40 @@ impl<G> Attempt<G> {
     }
 
     /// Whether it is held.
+    ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:").await?.mutex("nightly-report")?;
+    /// let attempt = report.try_acquire().await?;
+    /// if !attempt.is_acquired() {
+    ///     println!("somebody else writes the report");
+    /// }
+    /// # assert!(attempt.is_acquired());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn is_acquired(&self) -> bool {
         matches!(self, Self::Acquired(_))
     }
 
     /// Who is in the way, if somebody is.
+    ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:").await?.mutex("nightly-report")?;
+    /// let guard = report.acquire().await?;
+    /// let attempt = report.try_acquire().await?;
+    /// let refusal = attempt.refusal().expect("it is held");
+    /// assert_eq!(refusal.lock.holders[0].fence, Some(guard.fence()));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Acquired(_) => None,
