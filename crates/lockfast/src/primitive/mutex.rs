@@ -29,7 +29,7 @@ use crate::lease::policy::Options;
 ///     .ttl(Duration::from_secs(10))
 ///     .wait(Duration::from_secs(60));
 /// let guard = report.acquire().await?;
-/// println!("working with fence {}", guard.check()?.fence);
+/// println!("working on {} with fence {}", report.name(), guard.check()?.fence);
 /// guard.release().await?;
 ///
 /// let refused = report.ttl(Duration::ZERO).acquire().await.unwrap_err();
@@ -46,20 +46,34 @@ impl Mutex {
     }
 
     /// With this lease time: how long a holder that hangs or is cut off keeps others out. See
-    /// [`Options::ttl`].
+    /// [`Options::ttl`]. See [`Mutex`] for an example.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.ttl(ttl))
     }
 
     /// Waits at most so long for a taken lock, and for a store that cannot serve it for a while. See
-    /// [`Options::wait`].
+    /// [`Options::wait`]. See [`Mutex::acquire`] for an example.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self(self.0.wait(wait))
     }
 
     /// Waits as long as it takes. See [`Options::wait_forever`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{Locker, Options};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let hasty = Options::default().wait(Duration::from_secs(1));
+    /// let locker = Locker::builder().options(hasty).connect("memory:").await?;
+    /// let report = locker.mutex("nightly-report")?.wait_forever(); // this one may take longer
+    /// report.acquire().await?.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn wait_forever(self) -> Self {
         Self(self.0.wait_forever())
@@ -67,6 +81,21 @@ impl Mutex {
 
     /// The store keeps it so much longer than the holder believes when it is not released. See
     /// [`Options::lock_delay`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// // Whoever loses the lock has five seconds to stop before somebody else gets it.
+    /// let report = locker.mutex("nightly-report")?.lock_delay(Duration::from_secs(5));
+    /// report.acquire().await?.release().await?; // a release does not make anybody wait
+    /// assert!(report.try_acquire().await?.is_acquired());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn lock_delay(self, lock_delay: Duration) -> Self {
         Self(self.0.lock_delay(lock_delay))
@@ -74,6 +103,20 @@ impl Mutex {
 
     /// The next grant's fence is higher than this one, which the guarded thing has seen. See
     /// [`Options::floor`].
+    ///
+    /// ```
+    /// use lockfast::{Fence, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// // The store is a new one, but the database has seen fences up to 1000.
+    /// let seen = Fence::new(1000)?;
+    /// let guard = locker.mutex("account/7")?.floor(seen).acquire().await?;
+    /// assert!(guard.fence().get() > 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn floor(self, floor: Fence) -> Self {
         Self(self.0.floor(floor))
@@ -97,17 +140,47 @@ impl Mutex {
         Self(self.0.with_options(options))
     }
 
-    /// The name.
+    /// The name. See [`Mutex`] for an example.
     pub fn name(&self) -> &LockName {
         self.0.name()
     }
 
     /// The lease time that it has: what was chosen, or what the store allows next to 30 s.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:").await?.mutex("nightly-report")?;
+    /// assert_eq!(report.lease_time(), Duration::from_secs(30)); // nobody has chosen one
+    /// assert_eq!(report.ttl(Duration::from_secs(10)).lease_time(), Duration::from_secs(10));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lease_time(&self) -> Duration {
         self.0.lease_time()
     }
 
     /// Takes the lock, waiting as its options say.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{ErrorKind, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:").await?.mutex("nightly-report")?;
+    /// let guard = report.acquire().await?;
+    ///
+    /// let late = report.wait(Duration::from_millis(20)).acquire().await.unwrap_err();
+    /// assert_eq!(late.kind(), ErrorKind::Taken);
+    /// let refusal = late.refusal().expect("it says who has it");
+    /// assert_eq!(refusal.lock.holders[0].fence, Some(guard.fence()));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// Safe: when dropped at any point, the keeper gives back what may have been granted, and
@@ -148,6 +221,18 @@ impl Mutex {
     /// ttl: for work that cannot be stopped as quickly as a lock that was just handed over may end.
     /// When the process is paused just then, it waits its turn again.
     ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let backup = Locker::connect("memory:").await?.mutex("backup")?;
+    /// let guard = backup.acquire_full().await?;
+    /// assert!(guard.is_full()); // so the job has all of the 30 s before it could be lost
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// As [`Mutex::acquire`].
     ///
@@ -187,6 +272,21 @@ impl Mutex {
 
     /// Takes the lock if it is free, or another guard of the same grant if `holder` has it already. It
     /// is taken while `holder` waits for it in another task.
+    ///
+    /// ```
+    /// use lockfast::{Holder, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:").await?.mutex("nightly-report")?;
+    /// let me = Holder::new();
+    /// let guard = report.acquire_as(&me).await?;
+    /// assert!(report.try_acquire_as(&me).await?.is_acquired()); // it is ours
+    /// assert!(!report.try_acquire_as(&Holder::new()).await?.is_acquired());
+    /// guard.check()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire_as`].
