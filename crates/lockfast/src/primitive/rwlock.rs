@@ -29,7 +29,7 @@ use crate::lease::policy::Options;
 /// one.release().await?;
 /// two.release().await?;
 /// let writer = catalog.write().await?;
-/// println!("writing with fence {}", writer.check()?.fence);
+/// println!("writing {} with fence {}", catalog.name(), writer.check()?.fence);
 /// # Ok(())
 /// # }
 /// ```
@@ -79,7 +79,7 @@ impl RwLock {
         Self::new(self.reader.with_options(options))
     }
 
-    /// The name.
+    /// The name. See [`RwLock`] for an example.
     pub fn name(&self) -> &LockName {
         self.reader.name()
     }
@@ -91,16 +91,45 @@ impl RwLock {
 
     /// The reader's side as a lock of its own, for what has no short form here: a
     /// [`MultiLock`](crate::MultiLock), a [`Holder`](crate::Holder), a detached lease.
+    ///
+    /// ```
+    /// use lockfast::{Locker, MultiLock};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// let (catalog, prices) = (locker.rwlock("catalog")?, locker.rwlock("prices")?);
+    /// let both = MultiLock::new([catalog.reader(), prices.reader()])?;
+    /// let guard = both.acquire().await?;
+    /// assert!(catalog.try_read().await?.is_acquired()); // others may read as well
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn reader(&self) -> AnyLock {
         self.reader.clone()
     }
 
     /// The writer's side as a lock of its own, as [`RwLock::reader`].
+    ///
+    /// ```
+    /// use lockfast::{Holder, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let catalog = Locker::connect("memory:").await?.rwlock("catalog")?;
+    /// let me = Holder::new();
+    /// let outer = catalog.writer().acquire_as(&me).await?;
+    /// let inner = catalog.writer().acquire_as(&me).await?; // in a function that is called
+    /// assert_eq!(outer.fence(), inner.fence());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn writer(&self) -> AnyLock {
         self.reader.clone().with_mode(Mode::Exclusive)
     }
 
-    /// Takes the lock together with other readers.
+    /// Takes the lock together with other readers. See [`RwLock`] for an example.
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
@@ -111,7 +140,7 @@ impl RwLock {
         self.reader.acquire().await
     }
 
-    /// Takes the lock alone.
+    /// Takes the lock alone. See [`RwLock`] for an example.
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
@@ -124,6 +153,22 @@ impl RwLock {
 
     /// Takes the lock together with other readers, if no writer has it or waits for it.
     ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let catalog = Locker::connect("memory:").await?.rwlock("catalog")?;
+    /// let writer = catalog.write().await?;
+    /// match catalog.try_read().await?.acquired() {
+    ///     Some(reader) => println!("reading as of fence {}", reader.fence()),
+    ///     None => println!("it is being written; show what was read before"),
+    /// }
+    /// # writer.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
     ///
@@ -133,7 +178,7 @@ impl RwLock {
         self.reader.try_acquire().await
     }
 
-    /// Takes the lock alone, if nobody has it.
+    /// Takes the lock alone, if nobody has it. See [`RwLock`] for an example.
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
@@ -145,6 +190,18 @@ impl RwLock {
     }
 
     /// Runs `body` as a reader, as [`Mutex::run`](crate::Mutex::run) does.
+    ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let catalog = Locker::connect("memory:").await?.rwlock("catalog")?;
+    /// let count = catalog.run_read(|_lease| async { ["chair", "table"].len() }).await?;
+    /// assert_eq!(count, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// As there.
@@ -160,6 +217,23 @@ impl RwLock {
     }
 
     /// Runs `body` as the writer, as [`Mutex::run`](crate::Mutex::run) does.
+    ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let catalog = Locker::connect("memory:").await?.rwlock("catalog")?;
+    /// let written = catalog
+    ///     .run_write(|lease| async move {
+    ///         let checked = lease.check()?; // just before the side effect
+    ///         Ok::<_, lockfast::Error>(format!("chair, with fence {}", checked.fence))
+    ///     })
+    ///     .await??;
+    /// assert!(written.starts_with("chair"));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// As there.
