@@ -24,7 +24,7 @@ use crate::lease::policy::Options;
 /// let builds = locker.semaphore("build", 2)?.ttl(Duration::from_secs(10));
 /// let (one, two) = (builds.acquire().await?, builds.acquire().await?);
 /// assert!(!builds.try_acquire().await?.is_acquired());
-/// assert_ne!(one.fence(), two.fence());
+/// println!("two hold {}, by fences {} and {}", builds.name(), one.fence(), two.fence());
 /// # Ok(())
 /// # }
 /// ```
@@ -72,7 +72,7 @@ impl Semaphore {
         Self(self.0.with_options(options))
     }
 
-    /// The name.
+    /// The name. See [`Semaphore`] for an example.
     pub fn name(&self) -> &LockName {
         self.0.name()
     }
@@ -84,6 +84,20 @@ impl Semaphore {
 
     /// Takes a permit, as [`Mutex::acquire`](crate::Mutex::acquire) takes a lock.
     ///
+    /// ```
+    /// use lockfast::{ErrorKind, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// let permit = locker.semaphore("build", 2)?.acquire().await?;
+    /// let other = locker.semaphore("build", 3)?.acquire().await.unwrap_err();
+    /// assert_eq!(other.kind(), ErrorKind::Conflict); // all must say the same number
+    /// permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// As there.
     ///
@@ -94,7 +108,7 @@ impl Semaphore {
         self.0.acquire().await
     }
 
-    /// Takes a permit if one is free.
+    /// Takes a permit if one is free. See [`Semaphore`] for an example.
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire`].
