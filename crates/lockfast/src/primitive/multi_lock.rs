@@ -55,7 +55,7 @@ impl MultiLock {
     /// The most locks that can be held together.
     pub const LOCKS_MAX: usize = 256;
 
-    /// Puts locks together.
+    /// Puts locks together. See [`MultiLock`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for none, more than [`MultiLock::LOCKS_MAX`], the same name
@@ -121,11 +121,23 @@ impl MultiLock {
     }
 
     /// The names, in the order in which they are taken.
+    ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let transfer = Locker::connect("memory:").await?.multi(["account/7", "account/3"])?;
+    /// let names: Vec<&str> = transfer.names().map(|name| name.as_str()).collect();
+    /// assert_eq!(names, ["account/3", "account/7"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn names(&self) -> impl Iterator<Item = &LockName> {
         self.locks.iter().map(AnyLock::name)
     }
 
-    /// Takes all of them, and returns when all are held at once.
+    /// Takes all of them, and returns when all are held at once. See [`MultiLock`] for an example.
     ///
     /// # Cancel safety
     /// As [`Mutex::acquire`](crate::Mutex::acquire), for each of them.
@@ -145,6 +157,22 @@ impl MultiLock {
     }
 
     /// Takes all of them if they are free; otherwise none, and who has the first that is taken.
+    ///
+    /// ```
+    /// use lockfast::{Attempt, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// let other = locker.lock("account/7").await?;
+    /// match locker.multi(["account/3", "account/7"])?.try_acquire().await? {
+    ///     Attempt::Acquired(guard) => println!("transferring with {:?}", guard.fences()),
+    ///     Attempt::Taken(refusal) => assert_eq!(refusal.lock.name.as_str(), "account/7"),
+    /// }
+    /// # other.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// As [`MultiLock::acquire`].
@@ -175,7 +203,7 @@ impl MultiLock {
     }
 
     /// Takes all of them, runs `body` under them, gives them back. When one is lost, `body` is dropped
-    /// where it stands.
+    /// where it stands. See [`MultiLock`] for an example.
     ///
     /// # Cancel safety
     /// When dropped, `body` is dropped and the keeper gives the locks back.
@@ -230,21 +258,37 @@ pub struct MultiGuard {
 
 impl MultiGuard {
     /// The lease of each, in the order of their names.
+    ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let guard = Locker::connect("memory:").await?.multi(["b", "a"])?.acquire().await?;
+    /// for lease in guard.leases() {
+    ///     println!("{} is held for {:?} at least", lease.name(), lease.remaining());
+    /// }
+    /// # assert_eq!(guard.leases().count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn leases(&self) -> impl Iterator<Item = &Lease> {
         self.guards.iter().map(Guard::lease)
     }
 
     /// The fence of each together with its lock, in the order of their names.
+    /// See [`MultiLock`] for an example.
     pub fn tokens(&self) -> Vec<FencingToken> {
         self.leases().map(Lease::token).collect()
     }
 
-    /// The fence of each, in the order of their names.
+    /// The fence of each, in the order of their names. See [`MultiGuard`] for an example.
     pub fn fences(&self) -> Vec<Fence> {
         self.leases().map(Lease::fence).collect()
     }
 
     /// Whether all are held right now; their tokens, to be sent along with whatever is done.
+    /// See [`MultiGuard`] for an example.
     ///
     /// # Errors
     /// As [`Lease::check`], for the first that is not.
@@ -253,6 +297,19 @@ impl MultiGuard {
     }
 
     /// Waits for the loss of any of them.
+    ///
+    /// ```
+    /// use lockfast::{Locker, LossCause};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// let guard = locker.multi(["account/3", "account/7"])?.acquire().await?;
+    /// locker.revoke("account/7", "maintenance").await?; // one of them is enough
+    /// assert_eq!(guard.lost().await, LossCause::Revoked { reason: "maintenance".into() });
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -278,6 +335,7 @@ impl MultiGuard {
     }
 
     /// Gives all back; what happened to each, in the order of their names.
+    /// See [`MultiLock`] for an example.
     ///
     /// # Cancel safety
     /// As [`Guard::release`], for each of them.
