@@ -28,6 +28,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// let locker = Locker::connect("memory:").await?; // `embedded:` for all processes of a machine
 /// let leader = locker.leader("scheduler")?;
 /// let mut campaign = leader.campaign()?;
+/// println!("standing for {}", leader.name());
 ///
 /// if let LeaderEvent::Elected { term, lease } = campaign.next().await? {
 ///     lease.check()?; // just before each side effect, which carries the term
@@ -47,6 +48,30 @@ pub struct Leader {
 }
 
 /// What a candidate is told.
+///
+/// ```
+/// use lockfast::{LeaderEvent, Locker};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let locker = Locker::connect("memory:").await?;
+/// let mut campaign = locker.leader("scheduler")?.campaign()?;
+/// loop {
+///     match campaign.next().await? {
+///         LeaderEvent::Elected { term, lease } => {
+///             println!("leading with term {term} for {:?} at least", lease.remaining());
+///             locker.revoke("scheduler", "maintenance").await?; // by an operator, say
+///         }
+///         LeaderEvent::Deposed { term, why } => {
+///             println!("term {term} is over: {why}"); // stop what a leader does
+///             break;
+///         }
+///         _ => {}
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LeaderEvent {
@@ -97,12 +122,13 @@ impl Leader {
         Self::new(self.lock.with_options(options))
     }
 
-    /// The name.
+    /// The name. See [`Leader`] for an example.
     pub fn name(&self) -> &LockName {
         self.lock.name()
     }
 
     /// Stands for election, until [`Campaign::resign`] or until the campaign is dropped.
+    /// See [`Leader`] for an example.
     ///
     /// # Errors
     /// What [`Options::check`] says of the options; [`ErrorKind::ForkedProcess`] in a forked child.
@@ -119,7 +145,7 @@ impl Leader {
         Ok(Campaign { leader, events, ready, stop, task: Some(task), is_deposed: false, over })
     }
 
-    /// Looks at who leads, without standing for election.
+    /// Looks at who leads, without standing for election. See [`Observer`] for an example.
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -174,6 +200,7 @@ pub struct Campaign {
 
 impl Campaign {
     /// The next event. After a deposal, asking for it says that leading has stopped.
+    /// See [`Campaign`] for an example.
     ///
     /// # Cancel safety
     /// Safe: no event is lost, and the place in the line is kept.
@@ -205,6 +232,21 @@ impl Campaign {
     ///
     /// Whoever campaigns again after that stands at the end of the line. Where a store keeps no
     /// order, it may be elected before those who waited.
+    ///
+    /// ```
+    /// use lockfast::{LeaderEvent, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let leader = Locker::connect("memory:").await?.leader("scheduler")?;
+    /// let mut first = leader.campaign()?;
+    /// first.next().await?; // it is elected
+    /// let mut second = leader.campaign()?;
+    /// first.resign().await?;
+    /// assert!(matches!(second.next().await?, LeaderEvent::Elected { .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// When dropped before its end, the keeper finishes it.
