@@ -11,6 +11,25 @@ use super::events::Events;
 use crate::store::Store;
 
 /// Who leads: see [`Observer`].
+///
+/// ```
+/// use lockfast::{Leadership, Locker};
+///
+/// fn status(now: &Leadership) -> String {
+///     match now {
+///         Leadership::Led(leader) => format!("led since {:?}", leader.since),
+///         Leadership::Vacant => "nobody leads".into(),
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let leader = Locker::connect("memory:").await?.leader("scheduler")?;
+/// let now = leader.observe().await?.next().await?;
+/// assert_eq!(status(&now), "nobody leads");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub enum Leadership {
     /// Nobody.
@@ -20,6 +39,22 @@ pub enum Leadership {
 }
 
 /// A leader as others see it.
+///
+/// ```
+/// use lockfast::{Leadership, Locker};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let leader = Locker::connect("memory:").await?.leader("scheduler")?;
+/// let mut campaign = leader.campaign()?;
+/// campaign.next().await?; // it is elected
+/// if let Leadership::Led(view) = leader.observe().await?.next().await? {
+///     let who = view.label.map_or("another program".into(), |label| label.to_string());
+///     println!("led by {who}"); // program, host and pid
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LeaderView {
@@ -108,7 +143,7 @@ impl Observer {
 
     /// Who leads: at first at once, later when that has changed. Terms that were over before anybody
     /// asked may be left out; the last answer is never an old one for longer than events take, or
-    /// 10 s where some were lost.
+    /// 10 s where some were lost. See [`Observer`] for an example.
     ///
     /// # Cancel safety
     /// Safe: it only looks, and no change is lost.
