@@ -59,7 +59,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 ///
 /// match report.run(|_| async { "not again within a minute" }).await? {
 ///     Ran::Done(_) => unreachable!(),
-///     Ran::Skipped(refusal) => println!("skipped: {refusal}"),
+///     Ran::Skipped(refusal) => println!("{} was skipped: {refusal}", report.name()),
 /// }
 /// # Ok(())
 /// # }
@@ -113,7 +113,7 @@ impl Once {
     /// on a store whose leases end with the process.
     ///
     /// What is set here and below does not fail: a value that is not possible is refused by the next
-    /// call that can fail, before anything is touched.
+    /// call that can fail, before anything is touched. See [`Once`] for an example.
     #[must_use]
     pub fn at_least(mut self, at_least: Duration) -> Self {
         self.at_least = at_least;
@@ -166,17 +166,31 @@ impl Once {
         if at_least.is_zero() { Ok(()) } else { self.require_detached() }
     }
 
-    /// The name.
+    /// The name. See [`Once`] for an example.
     pub fn name(&self) -> &LockName {
         &self.target.name
     }
 
     /// How long the lock is held at most.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let job = Locker::connect("memory:").await?.once("nightly-report", Duration::from_secs(600))?;
+    /// println!("whoever runs it is stopped after {:?}", job.at_most());
+    /// # assert_eq!(job.at_most(), Duration::from_secs(600));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn at_most(&self) -> Duration {
         self.target.policy.ttl
     }
 
     /// Takes the lock if it is free: for a job that [`Once::run`] cannot run.
+    /// See [`OnceGuard`] for an example.
     ///
     /// # Cancel safety
     /// Safe: when dropped at any point, the keeper gives back what may have been granted.
@@ -203,7 +217,7 @@ impl Once {
     }
 
     /// Runs the job, unless somebody else does or has just done so. When the lease is lost or
-    /// `at_most` is over, `body` is dropped where it stands.
+    /// `at_most` is over, `body` is dropped where it stands. See [`Once`] for an example.
     ///
     /// # Cancel safety
     /// When dropped, `body` is dropped, and the lock is kept until `at_least` is over.
@@ -233,6 +247,22 @@ impl Once {
     /// Ends a job that another process began at `started`: for whoever looks after one that died.
     /// The lock is free at once, or when `at_least` is over. That nobody has
     /// [changed](Lease::extend) how long its lease lasts is taken for granted.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{Locker, Released};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// let job = locker.once("nightly-report", Duration::from_secs(600))?;
+    /// let guard = job.start().await?.acquired().expect("nobody else runs it");
+    /// let (holder, started) = (guard.holder(), guard.started()); // told to whoever looks after it
+    /// std::mem::forget(guard); // as if it had been killed
+    /// assert!(matches!(job.finish_detached(holder, started).await?, Released::Released));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
@@ -405,6 +435,23 @@ pub struct OnceGuard {
 
 impl OnceGuard {
     /// The lease, for handing it to others.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let job = Locker::connect("memory:").await?.once("nightly-report", Duration::from_secs(600))?;
+    /// if let Some(guard) = job.start().await?.acquired() {
+    ///     let lease = guard.lease().clone();
+    ///     let pages = tokio::spawn(async move { lease.check().map(|checked| checked.fence) });
+    ///     println!("written with fence {}", pages.await.expect("no panic")?);
+    ///     guard.finish().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
@@ -415,6 +462,7 @@ impl OnceGuard {
     }
 
     /// Ends the job: the lock is free at once, or when `at_least` is over.
+    /// See [`OnceGuard`] for an example.
     ///
     /// # Cancel safety
     /// When dropped before its end, the keeper finishes it.
