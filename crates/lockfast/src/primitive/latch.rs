@@ -26,6 +26,7 @@ use crate::optimistic::Attempts;
 /// assert_eq!(imported.count_down().await?, 1);
 /// assert_eq!(imported.count_down().await?, 0);
 /// report.await.expect("no panic")?;
+/// println!("{} is open", imported.name());
 /// # Ok(())
 /// # }
 /// ```
@@ -57,12 +58,12 @@ impl Latch {
         Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(&name))
     }
 
-    /// The name.
+    /// The name. See [`Latch`] for an example.
     pub fn name(&self) -> &LockName {
         &self.name
     }
 
-    /// Counts down by one; how many are left. At zero all who wait go on.
+    /// Counts down by one; how many are left. At zero all who wait go on. See [`Latch`] for an example.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
@@ -89,6 +90,18 @@ impl Latch {
 
     /// How many are left.
     ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let imported = Locker::connect("memory:").await?.latch("import/2026-11", 3)?;
+    /// imported.count_down().await?;
+    /// assert_eq!(imported.left().await?, 2); // what an operator may want to see
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// Safe: it only looks.
     ///
@@ -100,6 +113,7 @@ impl Latch {
     }
 
     /// Waits until none is left, also while the store cannot be reached, for up to a minute.
+    /// See [`Latch`] for an example.
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -129,6 +143,20 @@ impl Latch {
 
     /// Makes the latch new, as if nobody had counted. One who waits and has not seen yet that it was
     /// open waits for the new one, so reset it when those have gone on who should.
+    ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let imported = Locker::connect("memory:").await?.latch("import", 1)?;
+    /// imported.count_down().await?;
+    /// imported.wait().await?;
+    /// imported.reset().await?; // for tomorrow's import
+    /// assert_eq!(imported.left().await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
