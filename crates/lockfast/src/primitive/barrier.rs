@@ -25,7 +25,9 @@ use super::shared_value::SharedValue;
 /// let locker = Locker::connect("memory:").await?; // any store but redlock:
 /// let ready = locker.barrier("migration/phase-1", 2)?;
 /// let (one, other) = tokio::join!(ready.wait(), ready.wait());
-/// assert_eq!(one?, other?); // the same round
+/// let round = one?;
+/// assert_eq!(round, other?);
+/// println!("all have come to {}, in round {round}", ready.name());
 /// # Ok(())
 /// # }
 /// ```
@@ -58,13 +60,13 @@ impl Barrier {
         Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(&name))
     }
 
-    /// The name.
+    /// The name. See [`Barrier`] for an example.
     pub fn name(&self) -> &LockName {
         &self.name
     }
 
     /// Waits until all have come, also while the store cannot be reached, for up to a minute; which
-    /// round it was, counted from 0.
+    /// round it was, counted from 0. See [`Barrier`] for an example.
     ///
     /// # Cancel safety
     /// Safe: when dropped, it leaves, and the others wait for one more.
