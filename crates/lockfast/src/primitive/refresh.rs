@@ -123,6 +123,29 @@ impl Refresh {
     /// The same value, of which the last one is good enough for so long after it was fresh, while
     /// somebody computes the next.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{Locker, RefreshAttempt};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// let rates = locker.refresh("exchange-rates", Duration::from_millis(1))?;
+    /// let rates = rates.stale_for(Duration::from_secs(300))?;
+    /// rates.get(|_lease| async { Ok(b"EUR 1.08".to_vec()) }).await?;
+    ///
+    /// let guard = loop {
+    ///     if let RefreshAttempt::Granted(guard) = rates.start().await? {
+    ///         break guard; // it is stale, and ours to compute
+    ///     }
+    /// };
+    /// let last = rates.get(|_lease| async { unreachable!("it is being computed") }).await?;
+    /// assert_eq!(last, b"EUR 1.08"); // nobody waits for the next
+    /// guard.finish(b"EUR 1.09".to_vec()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for a time that is too long to be kept.
     pub fn stale_for(mut self, stale_for: Duration) -> Result<Self> {
@@ -137,19 +160,35 @@ impl Refresh {
 
     /// The lock under which the value of this name is computed.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{LockName, Locker, Refresh};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// let rates = locker.refresh("exchange-rates", Duration::from_secs(300))?;
+    /// let lock = Refresh::lock_of(&LockName::new("exchange-rates")?)?;
+    /// assert_eq!(rates.name(), &lock);
+    /// let computing = locker.inspect(&lock).await?.holders; // who computes it just now
+    /// # assert!(computing.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidName`] when the name leaves no room for it.
     pub fn lock_of(name: &LockName) -> Result<LockName> {
         LockName::new(format!("refresh:{name}"))
     }
 
-    /// The name of its lock.
+    /// The name of its lock. See [`Refresh::lock_of`] for an example.
     pub fn name(&self) -> &LockName {
         self.lock.name()
     }
 
     /// The value: what is in the store if that is fresh, otherwise what `compute` or somebody else
-    /// computes.
+    /// computes. See [`Refresh`] for an example.
     ///
     /// # Cancel safety
     /// When dropped, the computation is dropped, and the next who asks computes.
@@ -173,7 +212,7 @@ impl Refresh {
     }
 
     /// Sees to it that something was done not longer ago than it stays fresh: only a mark is in the
-    /// store, and what `work` brings stays here.
+    /// store, and what `work` brings stays here. See [`Ensured`] for an example.
     ///
     /// # Cancel safety
     /// As [`get`](Self::get).
@@ -198,6 +237,22 @@ impl Refresh {
     /// Makes it stale, so that the next who asks computes. What is being computed just now is not
     /// stored: it may come from what was before.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// let rates = locker.refresh("exchange-rates", Duration::from_secs(300))?;
+    /// rates.get(|_lease| async { Ok(b"EUR 1.08".to_vec()) }).await?;
+    /// rates.invalidate().await?; // the bank has published new ones
+    /// let new = rates.get(|_lease| async { Ok(b"EUR 1.09".to_vec()) }).await?;
+    /// assert_eq!(new, b"EUR 1.09");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
     ///
@@ -209,7 +264,7 @@ impl Refresh {
     }
 
     /// The value, or the lock under which to compute it: for a computation that
-    /// [`get`](Self::get) cannot run.
+    /// [`get`](Self::get) cannot run. See [`RefreshAttempt`] for an example.
     ///
     /// # Cancel safety
     /// Safe: when dropped at any point, the keeper gives back what may have been granted.
@@ -386,13 +441,14 @@ pub struct RefreshGuard {
 }
 
 impl RefreshGuard {
-    /// The lease of the lock under which it is computed.
+    /// The lease of the lock under which it is computed. See [`RefreshAttempt`] for an example.
     pub fn lease(&self) -> &Lease {
         self.guard.lease()
     }
 
     /// Leaves what was computed for the others. If the lock was lost before, it is not stored: what
     /// somebody else has computed is returned, if there is such a value.
+    /// See [`RefreshAttempt`] for an example.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
@@ -412,7 +468,7 @@ impl RefreshGuard {
         Ok(bytes)
     }
 
-    /// Tells those who wait why there is no value.
+    /// Tells those who wait why there is no value. See [`RefreshGuard`] for an example.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
