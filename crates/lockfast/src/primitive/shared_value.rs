@@ -31,6 +31,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// assert!(matches!(written, WriteOutcome::Written(_)));
 ///
 /// let seen = release.read().await?.expect("a value");
+/// println!("{} is {} bytes long", release.name(), seen.bytes.len());
 /// let late = release.write(Expected::Nothing, b"1.4.1").await?;
 /// assert_eq!(late, WriteOutcome::Conflict(Some(seen.clone())));
 /// release.write(Expected::Version(seen.version), b"1.4.1").await?;
@@ -126,6 +127,21 @@ impl SharedValue {
     /// The same value, which the store forgets so long after it was written, by the store's clock;
     /// written without this, it stays until it is removed.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{Expected, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let hour = Duration::from_secs(3600);
+    /// let session = Locker::connect("memory:").await?.value("session/7")?.keep(hour)?;
+    /// session.write(Expected::Nothing, b"anna").await?;
+    /// let there = session.read().await?.expect("a value");
+    /// assert!(there.remaining.is_some_and(|left| left <= hour));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for no time at all, [`ErrorKind::Unsupported`] on a store whose
     /// values do not end by themselves.
@@ -141,18 +157,20 @@ impl SharedValue {
     }
 
     /// The same value, for which [`update`](Self::update) makes these attempts.
+    /// See [`Attempts`](crate::optimistic::Attempts) for an example.
     #[must_use]
     pub fn attempts(mut self, attempts: Attempts) -> Self {
         self.attempts = attempts;
         self
     }
 
-    /// The name.
+    /// The name. See [`SharedValue`] for an example.
     pub fn name(&self) -> &LockName {
         &self.name
     }
 
     /// What is there; `None` when nobody has written it, or it was removed or has ended.
+    /// See [`SharedValue`] for an example.
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -175,6 +193,7 @@ impl SharedValue {
     ///
     /// A write whose answer was lost is repeated, and the store knows the repetition. Only one that made
     /// the value, and whose value somebody has removed since, is done again.
+    /// See [`SharedValue`] for an example.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
@@ -194,6 +213,21 @@ impl SharedValue {
 
     /// Removes the value if it is the one that was read.
     ///
+    /// ```
+    /// use lockfast::{Expected, Locker, WriteOutcome};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let flag = Locker::connect("memory:").await?.value("maintenance")?;
+    /// flag.write(Expected::Nothing, b"since noon").await?;
+    /// let seen = flag.read().await?.expect("a value");
+    /// flag.write(Expected::Version(seen.version), b"since one").await?;
+    /// let removed = flag.remove(seen.version).await?; // not what somebody has written since
+    /// assert!(matches!(removed, WriteOutcome::Conflict(Some(now)) if now.bytes == b"since one"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
     ///
@@ -208,6 +242,7 @@ impl SharedValue {
     /// otherwise it begins again. What is there in the end.
     ///
     /// `compute` may be called many times, so it must have no other effects.
+    /// See [`Update`] for an example.
     ///
     /// # Cancel safety
     /// When dropped before its end, one write may have happened.
