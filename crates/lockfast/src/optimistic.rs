@@ -70,7 +70,7 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// So many attempts in all; at least one is made.
+    /// So many attempts in all; at least one is made. See [`Attempts`] for an example.
     #[must_use]
     pub fn most(mut self, most: u32) -> Self {
         self.most = most.max(1);
@@ -78,13 +78,27 @@ impl Attempts {
     }
 
     /// The first pause is up to so long, and each is up to twice as long as the one before it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{Locker, optimistic::Attempts};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// // A store that is far away: to begin again sooner would be to meet the same write.
+    /// let attempts = Attempts::default().pause(Duration::from_millis(50));
+    /// let stock = Locker::connect("memory:").await?.value("stock/7")?.attempts(attempts);
+    /// # stock.read().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// No pause is longer than this.
+    /// No pause is longer than this. See [`Attempts`] for an example.
     #[must_use]
     pub fn pause_max(mut self, pause_max: Duration) -> Self {
         self.pause_max = pause_max;
