@@ -41,7 +41,7 @@ pub struct GateDatabase {
 }
 
 impl GateDatabase {
-    /// The database at `url`. Nothing is touched yet.
+    /// The database at `url`. Nothing is touched yet. See [`GateDatabase`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidUrl`] for what is no such database, or one that was not compiled in.
@@ -50,12 +50,13 @@ impl GateDatabase {
         Ok(Self { address, gates })
     }
 
-    /// What it speaks, for the gate.
+    /// What it speaks, for the gate. See [`GateDatabase`] for an example.
     pub fn dialect(&self) -> Dialect {
         self.gates.dialect
     }
 
     /// Raises the fence, and commits that. Whoever has the row is waited for, 10 s at most.
+    /// See [`GateDatabase`] for an example.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
