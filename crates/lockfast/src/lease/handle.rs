@@ -48,6 +48,18 @@ use super::undo::{self, Release};
 pub struct Lease(pub(crate) Arc<LeaseCell>);
 
 /// The answer of [`Lease::check`].
+///
+/// ```
+/// use lockfast::Locker;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:").await?.lock("nightly-report").await?;
+/// let checked = guard.check()?;
+/// println!("INSERT … with fence {}, within {:?}", checked.fence, checked.remaining);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Checked {
@@ -93,33 +105,61 @@ pub enum LeaseStatus {
 }
 
 impl Lease {
-    /// The lock.
+    /// The lock. See [`Guard`] for an example.
     pub fn name(&self) -> &LockName {
         &self.0.name
     }
 
-    /// How it is held.
+    /// How it is held. See [`AnyLock`](crate::AnyLock) for an example.
     pub fn mode(&self) -> Mode {
         self.0.mode
     }
 
     /// The fence of this grant: higher than that of every earlier one.
+    ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:").await?.mutex("nightly-report")?;
+    /// let first = report.acquire().await?;
+    /// let before = first.fence();
+    /// first.release().await?;
+    /// assert!(report.acquire().await?.fence().get() > before.get());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn fence(&self) -> Fence {
         self.0.fence
     }
 
     /// The fence together with the lock it belongs to.
+    ///
+    /// ```
+    /// use lockfast::{Locker, fence::Gate};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let balance = Gate::new("account/7", 100)?;
+    /// let guard = Locker::connect("memory:").await?.lock("account/7").await?;
+    /// *balance.check(&guard.token())? += 10; // refused if a later holder was here
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn token(&self) -> FencingToken {
         FencingToken { lock: self.0.name.clone(), fence: self.0.fence }
     }
 
     /// The secret by which the store knows this holder.
+    /// See [`Once::finish_detached`](crate::Once::finish_detached) for an example.
     pub fn holder(&self) -> HolderId {
         self.0.holder
     }
 
     /// Whether the lease is good right now. Call it just before each side effect, and send the
     /// fence along: between this call and the effect the process may still be paused.
+    /// See [`Lease`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] with the cause, [`ErrorKind::NotHeld`] after the release,
@@ -137,22 +177,36 @@ impl Lease {
         }
     }
 
-    /// Whether the lease is good right now, as [`Lease::check`] says it.
+    /// Whether the lease is good right now, as [`Lease::check`] says it. See [`Lease`] for an example.
     pub fn is_held(&self) -> bool {
         self.check().is_ok()
     }
 
     /// How long the lease is good for unless it is renewed; zero when it is over.
+    /// See [`LeaseStatus`] for an example.
     pub fn remaining(&self) -> Duration {
         self.check().map_or(Duration::ZERO, |checked| checked.remaining)
     }
 
     /// The moment from which the lease counts as lost unless it is renewed.
+    ///
+    /// ```
+    /// use lockfast::{Locker, Moment};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let guard = Locker::connect("memory:").await?.lock("nightly-report").await?;
+    /// let deadline = guard.deadline();
+    /// assert!(!deadline.has_passed(Moment::now()));
+    /// println!("a request may take {:?}", deadline.remaining(Moment::now()) / 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn deadline(&self) -> Moment {
         self.0.look().deadline
     }
 
-    /// Where the lease stands.
+    /// Where the lease stands. See [`LeaseStatus`] for an example.
     pub fn status(&self) -> LeaseStatus {
         let state = self.0.look();
         match &state.phase {
@@ -167,7 +221,7 @@ impl Lease {
 
     /// Waits for the loss of the lease; for ever if it is given back instead. It fires at the
     /// deadline at the latest, also when the network is dead and every thread of the caller's
-    /// executor is blocked.
+    /// executor is blocked. See [`Lease`] for an example.
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -202,6 +256,7 @@ impl Lease {
 
     /// Changes the lease time from now on. A shorter one moves the deadline down at once; a
     /// longer one moves it up when the store has agreed, which this waits for.
+    /// See [`Lease`] for an example.
     ///
     /// # Cancel safety
     /// Safe: the new time is kept, and the next renewal asks for it.
@@ -226,12 +281,26 @@ impl Lease {
 
     /// Whether the store keeps the lease for its whole ttl. A lock that was handed over lasts a
     /// second or two until the keeper has confirmed it, which it does at once.
+    /// See [`Mutex::acquire_full`](crate::Mutex::acquire_full) for an example.
     pub fn is_full(&self) -> bool {
         self.0.look().is_full
     }
 
     /// Waits until the store keeps the lease for its whole ttl: for work that cannot be stopped
     /// as quickly as a lock that was handed over may end.
+    ///
+    /// ```
+    /// use lockfast::Locker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let guard = Locker::connect("memory:").await?.lock("backup").await?;
+    /// println!("preparing, which can be stopped at once");
+    /// guard.full().await?;
+    /// println!("copying, which cannot, with {:?} left", guard.remaining());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// Safe: it only looks.
@@ -275,6 +344,28 @@ impl std::fmt::Debug for Lease {
 }
 
 /// The changes of a lease, one after the other: see [`Lease::changes`].
+///
+/// ```
+/// use lockfast::{LeaseStatus, Locker};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:").await?.lock("nightly-report").await?;
+/// let mut changes = guard.changes();
+/// let log = tokio::spawn(async move {
+///     loop {
+///         match changes.next().await {
+///             LeaseStatus::Held => println!("held"),
+///             LeaseStatus::Jeopardy { failure, .. } => println!("not renewed: {failure}"),
+///             over => return over,
+///         }
+///     }
+/// });
+/// guard.release().await?;
+/// assert_eq!(log.await.expect("no panic"), LeaseStatus::Released);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct LeaseChanges {
     lease: Lease,
@@ -283,7 +374,7 @@ pub struct LeaseChanges {
 
 impl LeaseChanges {
     /// Where the lease stands: at first at once, later when its status or deadline has changed.
-    /// Changes that were over before anybody asked are left out.
+    /// Changes that were over before anybody asked are left out. See [`LeaseChanges`] for an example.
     ///
     /// # Cancel safety
     /// Safe: no change is lost.
@@ -294,6 +385,21 @@ impl LeaseChanges {
 }
 
 /// What came of [`Guard::release`].
+///
+/// ```
+/// use lockfast::{Locker, Released};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:").await?.lock("nightly-report").await?;
+/// match guard.release().await? {
+///     Released::AlreadyLost(why) => println!("somebody else may have worked, too: {why}"),
+///     Released::Unknown { expires_in, error } => println!("free in {expires_in:?}: {error}"),
+///     released => assert!(matches!(released, Released::Released)),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Released {
@@ -352,7 +458,7 @@ impl Guard {
         Self { lease: Lease(cell), counts: true }
     }
 
-    /// The lease, for handing it to others.
+    /// The lease, for handing it to others. See [`Lease`] for an example.
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
@@ -366,7 +472,7 @@ impl Guard {
         guard.is_held().then_some(guard)
     }
 
-    /// Gives the lock back and tells what happened.
+    /// Gives the lock back and tells what happened. See [`Guard`] for an example.
     ///
     /// # Cancel safety
     /// When dropped before its end, the keeper finishes the release.
