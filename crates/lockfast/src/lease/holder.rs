@@ -51,7 +51,7 @@ type Key = (usize, LockName, Mode);
 pub(crate) type Seat = tokio::sync::Mutex<Weak<LeaseCell>>;
 
 impl Holder {
-    /// A new holder, who has nothing.
+    /// A new holder, who has nothing. See [`Holder`] for an example.
     pub fn new() -> Self {
         Self::default()
     }
