@@ -28,8 +28,15 @@ enum WaitLimit {
 /// use std::time::Duration;
 /// use lockfast::Options;
 ///
-/// let options = Options::default().ttl(Duration::from_secs(10)).wait(Duration::from_secs(5));
-/// # let _ = options;
+/// let careful = Options::default()
+///     .ttl(Duration::from_secs(10))
+///     .renew_interval(Duration::from_secs(2))
+///     .request_timeout(Duration::from_secs(1))
+///     .lock_delay(Duration::from_secs(5)) // so long a holder that was lost has to stop
+///     .drift(0.05) // a clock that is known to be bad
+///     .wait_forever();
+/// let hasty = Options::default().wait(Duration::from_millis(200)).retries(0);
+/// # let _ = (careful, hasty);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -62,7 +69,7 @@ impl Options {
     /// The lease time: how long a holder that hangs or is cut off keeps others out. At least
     /// 100 ms, at most 24 h, and what the store allows
     /// ([`Profile::ttl`](lockfast_core::Profile::ttl)); 30 s unless set, or what the store allows
-    /// next to that.
+    /// next to that. See [`Options`] for an example.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -71,6 +78,7 @@ impl Options {
 
     /// Waits at most so long for a taken lock, and for a store that cannot serve it for a while
     /// (it restarts, loads its data, fails over); zero means not to wait. At most 24 h.
+    /// See [`Options`] for an example.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = WaitLimit::For(wait);
@@ -78,7 +86,7 @@ impl Options {
     }
 
     /// Waits as long as it takes, but not longer than a minute for a store that fails all the
-    /// time.
+    /// time. See [`Options`] for an example.
     #[must_use]
     pub fn wait_forever(mut self) -> Self {
         self.wait = WaitLimit::Forever;
@@ -86,6 +94,7 @@ impl Options {
     }
 
     /// Does not wait, neither for a taken lock nor for a store that cannot serve it.
+    /// See [`Mutex::with_options`](crate::Mutex::with_options) for an example.
     #[must_use]
     pub fn no_wait(self) -> Self {
         self.wait(Duration::ZERO)
@@ -93,6 +102,7 @@ impl Options {
 
     /// How much longer than the holder believes the store keeps the lock when it is not
     /// released, so that a slow holder has time to stop. At most ten times the ttl.
+    /// See [`Options`] for an example.
     #[must_use]
     pub fn lock_delay(mut self, lock_delay: Duration) -> Self {
         self.lock_delay = lock_delay;
@@ -100,6 +110,7 @@ impl Options {
     }
 
     /// By which ratio this machine's clock and the store's may differ in speed; 0.01 unless set.
+    /// See [`Options`] for an example.
     #[must_use]
     pub fn drift(mut self, drift: f64) -> Self {
         self.drift = drift;
@@ -107,6 +118,7 @@ impl Options {
     }
 
     /// How often the lease is renewed; a third of the ttl unless set. Two must fit into a lease.
+    /// See [`Options`] for an example.
     #[must_use]
     pub fn renew_interval(mut self, renew_interval: Duration) -> Self {
         self.renew_interval = Some(renew_interval);
@@ -114,7 +126,7 @@ impl Options {
     }
 
     /// How long one request may take; a sixth of the ttl, at most 5 s, unless set. Less than a
-    /// third of the ttl, so that a second try fits.
+    /// third of the ttl, so that a second try fits. See [`Options`] for an example.
     #[must_use]
     pub fn request_timeout(mut self, request_timeout: Duration) -> Self {
         self.request_timeout = Some(request_timeout);
@@ -123,7 +135,7 @@ impl Options {
 
     /// How often an acquisition that does not wait is tried again, a moment later, when the store
     /// cannot be reached; twice unless set. One that waits is tried again until its wait ends, but
-    /// with 0 never: then every failure is told at once.
+    /// with 0 never: then every failure is told at once. See [`Options`] for an example.
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
@@ -131,6 +143,7 @@ impl Options {
     }
 
     /// The highest fence that the guarded thing has seen; the next grant's is higher.
+    /// See [`Mutex::floor`](crate::Mutex::floor) for an example.
     #[must_use]
     pub fn floor(mut self, floor: Fence) -> Self {
         self.floor = Some(floor);
@@ -138,6 +151,21 @@ impl Options {
     }
 
     /// Checks that these options go together, and with this store.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{ErrorKind, Locker, Options};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// let second = Duration::from_secs(1);
+    /// let options = Options::default().ttl(3 * second).renew_interval(2 * second);
+    /// let refused = options.check(locker.profile()).unwrap_err(); // two must fit into a lease
+    /// assert_eq!(refused.kind(), ErrorKind::InvalidConfig);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::InvalidTtl`], [`ErrorKind::InvalidWait`] or [`ErrorKind::InvalidConfig`];
