@@ -65,6 +65,7 @@ impl Drop for SettleOnDrop {
 
 impl Locker {
     /// Connects to the store at `url` with the defaults of [`Locker::builder`].
+    /// See [`Locker`] for an example.
     ///
     /// # Cancel safety
     /// Safe: a connection that was not handed out is closed.
@@ -75,12 +76,12 @@ impl Locker {
         Self::builder().connect(url).await
     }
 
-    /// Connects with choices.
+    /// Connects with choices. See [`LockerBuilder`] for an example.
     pub fn builder() -> LockerBuilder {
         LockerBuilder::default()
     }
 
-    /// What this store promises.
+    /// What this store promises. See [`Locker::guarantee`] for an example.
     pub fn profile(&self) -> &Profile {
         self.store.backend.profile()
     }
@@ -105,7 +106,7 @@ impl Locker {
         self.profile().guarantee
     }
 
-    /// A lock that one holder has at a time.
+    /// A lock that one holder has at a time. See [`Mutex`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`].
@@ -134,7 +135,7 @@ impl Locker {
         self.mutex(name)?.acquire().await
     }
 
-    /// A lock that many readers or one writer have at a time.
+    /// A lock that many readers or one writer have at a time. See [`RwLock`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] on a store without shared locks.
@@ -143,6 +144,7 @@ impl Locker {
     }
 
     /// A lock that up to `permits` holders have at a time. Everybody must say the same number.
+    /// See [`Semaphore`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`], [`ErrorKind::InvalidConfig`] for no permits,
@@ -171,7 +173,7 @@ impl Locker {
         MultiLock::new(mutexes)
     }
 
-    /// A lock in a mode that is known only when the program runs.
+    /// A lock in a mode that is known only when the program runs. See [`AnyLock`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] for a mode that the store does not
@@ -182,7 +184,7 @@ impl Locker {
         AnyLock::new(Arc::clone(&self.store), name, mode, self.options.clone())
     }
 
-    /// An election: who has the lock leads.
+    /// An election: who has the lock leads. See [`Leader`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] where those who wait stand in no line.
@@ -193,6 +195,7 @@ impl Locker {
     }
 
     /// A job of which one run is enough for all who start it; it may take `at_most` so long.
+    /// See [`Once`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`], [`ErrorKind::InvalidTtl`] for a time that the store cannot keep a
@@ -202,6 +205,7 @@ impl Locker {
     }
 
     /// A small value that all who use its name share, written by comparing versions.
+    /// See [`SharedValue`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] on a store that keeps no values, or what
@@ -213,6 +217,7 @@ impl Locker {
     }
 
     /// A gate that opens when it was counted down so many times. Everybody must say the same number.
+    /// See [`Latch`] for an example.
     ///
     /// # Errors
     /// As [`Locker::value`], and [`ErrorKind::InvalidConfig`] for a number that is not 1 to
@@ -224,6 +229,7 @@ impl Locker {
     }
 
     /// A place where so many wait for each other. Everybody must say the same number.
+    /// See [`Barrier`] for an example.
     ///
     /// # Errors
     /// As [`Locker::value`] and [`Locker::rwlock`], where the name must leave room for the number of the
@@ -238,6 +244,7 @@ impl Locker {
     }
 
     /// A value that is computed by one and read by all, and fresh for so long.
+    /// See [`Refresh`] for an example.
     ///
     /// # Errors
     /// As [`Locker::value`] and [`Locker::rwlock`], and [`ErrorKind::Unsupported`] on a store whose
@@ -376,6 +383,22 @@ impl Locker {
 
     /// Takes a lock away as [`Locker::revoke`] does, if one of its holders has this fence.
     ///
+    /// ```
+    /// use lockfast::RevokeOutcome;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::connect("memory:").await?;
+    /// let report = locker.mutex("nightly-report")?;
+    /// let stuck = report.acquire().await?.fence(); // given back meanwhile
+    /// let next = report.acquire().await?;
+    /// let outcome = locker.revoke_fence("nightly-report", stuck, "it hangs").await?;
+    /// assert!(matches!(outcome, RevokeOutcome::OtherFence(_)));
+    /// next.check()?; // it was not meant
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// As [`Locker::revoke`].
     ///
@@ -423,6 +446,7 @@ impl Locker {
     }
 
     /// Prolongs a lease that no guard keeps; its new deadline.
+    /// See [`DetachedLease`](crate::DetachedLease) for an example.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
@@ -455,6 +479,7 @@ impl Locker {
     }
 
     /// Gives back a lease that no guard keeps.
+    /// See [`DetachedLease`](crate::DetachedLease) for an example.
     ///
     /// # Cancel safety
     /// When dropped before its end, it may have happened.
@@ -506,13 +531,27 @@ pub struct LockerBuilder {
 
 impl LockerBuilder {
     /// What people see of this holder; program, host and pid unless set.
+    ///
+    /// ```
+    /// use lockfast::{Label, Locker};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let label = Label::of_this_process().with_text("nightly report, team billing")?;
+    /// let locker = Locker::builder().label(label.clone()).connect("memory:").await?;
+    /// let guard = locker.lock("nightly-report").await?;
+    /// assert_eq!(locker.inspect("nightly-report").await?.holders[0].label, Some(label));
+    /// # guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn label(mut self, label: Label) -> Self {
         self.label = Some(label);
         self
     }
 
-    /// Refuses a store that gives less than this.
+    /// Refuses a store that gives less than this. See [`LockerBuilder`] for an example.
     #[must_use]
     pub fn require(mut self, guarantee: Guarantee) -> Self {
         self.guarantee = Some(guarantee);
@@ -538,14 +577,14 @@ impl LockerBuilder {
         self
     }
 
-    /// How locks are taken and kept unless they say otherwise.
+    /// How locks are taken and kept unless they say otherwise. See [`LockerBuilder`] for an example.
     #[must_use]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// Connects to the store at `url`.
+    /// Connects to the store at `url`. See [`LockerBuilder`] for an example.
     ///
     /// # Cancel safety
     /// Safe: a connection that was not handed out is closed.
@@ -560,6 +599,22 @@ impl LockerBuilder {
     }
 
     /// Connects to a store that the caller brings; see [`backend`](crate::backend).
+    ///
+    /// ```
+    /// use lockfast::Locker;
+    /// use lockfast::backend::Address;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let address = Address::parse("memory:")?;
+    /// let locker = Locker::builder()
+    ///     // The store of any crate that implements `Backend`.
+    ///     .connect_with(|context| lockfast_backend_embedded::connect(address, context))
+    ///     .await?;
+    /// locker.lock("nightly-report").await?.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     /// As [`LockerBuilder::connect`].
