@@ -47,6 +47,13 @@ pub async fn diagnose(url: &str) -> Result<Diagnosis> {
 
 /// All checks that [`diagnose`] may report: the scheme of a store that was compiled in, or `client`
 /// for this machine, and the name of a check.
+///
+/// ```
+/// let of_this_machine = lockfast::known_checks().into_iter().filter(|(of, _)| *of == "client");
+/// for (_, check) in of_this_machine {
+///     println!("{check}");
+/// }
+/// ```
 pub fn known_checks() -> Vec<(&'static str, &'static str)> {
     let mut checks = connect::known_checks();
     checks.extend(client::CHECKS.iter().map(|check| ("client", *check)));
