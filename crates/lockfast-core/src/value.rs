@@ -9,16 +9,30 @@ use crate::name::LockName;
 
 /// Which write a value comes from. Two writes never have the same version, also when the value was
 /// removed in between. What is in it is the store's business.
+///
+/// ```
+/// use lockfast_core::{Version, VersionedValue};
+///
+/// /// Whether a page that was made from the value of this version has to be made again.
+/// fn is_old(made_from: Version, now: &VersionedValue) -> bool {
+///     now.version != made_from
+/// }
+///
+/// let version = Version::from_bytes([7; 16]);
+/// assert_eq!(version.as_bytes(), &[7; 16]); // to be kept beside the page
+/// let now = VersionedValue { version, bytes: b"10".to_vec(), remaining: None };
+/// assert!(!is_old(version, &now));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version([u8; 16]);
 
 impl Version {
-    /// The version with these bytes.
+    /// The version with these bytes. See [`Version`] for an example.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// Its bytes. See [`Version`] for an example.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -37,6 +51,18 @@ impl fmt::Debug for Version {
 }
 
 /// A value as it was read.
+///
+/// ```
+/// use lockfast_core::{Version, VersionedValue};
+///
+/// fn stock(value: &VersionedValue) -> Option<u32> {
+///     std::str::from_utf8(&value.bytes).ok()?.parse().ok()
+/// }
+///
+/// let version = Version::from_bytes([7; 16]);
+/// let read = VersionedValue { version, bytes: b"10".to_vec(), remaining: None };
+/// assert_eq!(stock(&read), Some(10));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct VersionedValue {
     /// Which write it comes from.
@@ -52,6 +78,15 @@ impl VersionedValue {
     /// The longest value, in bytes.
     pub const BYTES_MAX: usize = 64 * 1024;
 
+    /// Refuses a value that is too long.
+    ///
+    /// ```
+    /// use lockfast_core::VersionedValue;
+    ///
+    /// assert!(VersionedValue::check(b"10").is_ok());
+    /// assert!(VersionedValue::check(&[0; VersionedValue::BYTES_MAX + 1]).is_err());
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for a value that is too long.
     pub fn check(bytes: &[u8]) -> Result<()> {
@@ -80,6 +115,16 @@ impl fmt::Debug for VersionedValue {
 }
 
 /// What must be there for a write to happen.
+///
+/// ```
+/// use lockfast_core::{Expected, VersionedValue};
+///
+/// /// What must still be there, for one who has read this.
+/// fn unchanged(read: Option<&VersionedValue>) -> Expected {
+///     read.map_or(Expected::Nothing, |value| Expected::Version(value.version))
+/// }
+/// assert_eq!(unchanged(None), Expected::Nothing);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// No value.
@@ -89,6 +134,21 @@ pub enum Expected {
 }
 
 /// Writes a value if what is there is what was expected.
+///
+/// ```
+/// use lockfast_core::{Change, Expected, LockName, WriteRequest};
+///
+/// # fn main() -> lockfast_core::Result<()> {
+/// let request = WriteRequest {
+///     name: LockName::new("stock/7")?,
+///     expected: Expected::Nothing, // only if nobody has written it before
+///     change: Change::Put { bytes: b"10".to_vec(), keep: None },
+///     id: [7; 16], // random, and the same when it is sent again
+/// };
+/// assert!(!format!("{request:?}").contains("id"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct WriteRequest {
     /// Of which name. A lock may have the same name; the two do not know of each other.
@@ -102,6 +162,20 @@ pub struct WriteRequest {
 }
 
 /// What a write does.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast_core::Change;
+///
+/// /// How much longer a store keeps something, if not for ever.
+/// fn keep(change: &Change) -> Option<Duration> {
+///     match change {
+///         Change::Put { keep, .. } => *keep,
+///         Change::Remove => Some(Duration::ZERO),
+///     }
+/// }
+/// assert_eq!(keep(&Change::Put { bytes: b"10".to_vec(), keep: None }), None);
+/// ```
 #[derive(Clone)]
 pub enum Change {
     /// Puts this value there.
@@ -138,6 +212,20 @@ impl fmt::Debug for Change {
 }
 
 /// What became of a write.
+///
+/// ```
+/// use lockfast_core::WriteOutcome;
+///
+/// fn told(outcome: &WriteOutcome) -> &'static str {
+///     match outcome {
+///         WriteOutcome::Written(Some(_)) => "written",
+///         WriteOutcome::Written(None) => "removed",
+///         WriteOutcome::Conflict(Some(_)) => "somebody else has written",
+///         WriteOutcome::Conflict(None) => "somebody else has removed it",
+///     }
+/// }
+/// assert_eq!(told(&WriteOutcome::Conflict(None)), "somebody else has removed it");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// It is done; the version of what is there now, `None` after a removal.

@@ -104,6 +104,22 @@ impl WatchKind {
 }
 
 /// Events as they happen, until it is dropped or the store is gone.
+///
+/// ```
+/// use std::time::SystemTime;
+/// use lockfast_core::{EventStream, LockName, WatchEvent, WatchKind};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> lockfast_core::Result<()> {
+/// let (mut feed, mut events) = EventStream::channel(); // what a store does when it is watched
+/// feed.offer(WatchEvent::new(SystemTime::now(), LockName::new("report")?, WatchKind::Granted));
+/// drop(feed);
+/// while let Some(event) = events.next().await {
+///     println!("{} was {}", event.name, event.kind.as_str());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct EventStream(mpsc::Receiver<WatchEvent>);
 
