@@ -45,11 +45,32 @@
 //! | one at a time | [`Locker::mutex`], or [`Locker::lock`] in one step |
 //! | readers and writers, permits, several at once | [`Locker::rwlock`], [`Locker::semaphore`], [`Locker::multi`] |
 //! | elections, scheduled jobs | [`Locker::leader`], [`Locker::once`] |
+//! | a small value that all share, without a lost update | [`Locker::value`] |
+//! | to wait until others are done, or until all have come | [`Locker::latch`], [`Locker::barrier`] |
+//! | a value that one computes and all read | [`Locker::refresh`] |
 //! | what is held | [`Guard`], and the [`Lease`] that is handed to others |
 //! | a lock that is taken again by who has it | [`Holder`] |
 //! | optimistic locking | [`optimistic`] |
 //! | checking fences | [`fence`]; [`GateDatabase`] without a connection of one's own |
 //! | a store of one's own | [`backend`] |
+//!
+//! # Logs and metrics
+//! What happens to locks is told to [`tracing`](https://docs.rs/tracing): a span for each acquisition,
+//! with the name of its lock, and events. Counts and times are told to
+//! [`metrics`](https://docs.rs/metrics), by the names in [`backend::observe::metric`]. The handles of the
+//! metrics are made when a store is connected, so **install the recorder before
+//! [`connect`](Locker::connect)**: one that comes later hears nothing of that connection.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> lockfast::Result<()> {
+//! let recorder = metrics::NoopRecorder; // the one of your exporter
+//! metrics::set_global_recorder(recorder).expect("the first recorder of the program");
+//! let locker = lockfast::Locker::connect("memory:").await?; // it is heard from here on
+//! locker.lock("nightly-report").await?.release().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod blocking;
 mod connect;
@@ -98,6 +119,10 @@ pub use primitive::{
 };
 
 /// The schemes of all stores that were compiled in, each with its colon.
+///
+/// ```
+/// assert!(lockfast::known_schemes().contains(&"embedded:".to_owned()));
+/// ```
 pub fn known_schemes() -> Vec<String> {
     connect::known_schemes()
 }
