@@ -27,7 +27,7 @@ use crate::{LeaseStatus, Released};
 pub struct Lease(crate::Lease);
 
 impl Lease {
-    /// As [`Lease::lost`](crate::Lease::lost).
+    /// As [`Lease::lost`](crate::Lease::lost). See [`Lease`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -35,12 +35,12 @@ impl Lease {
         block_on(async { Ok(self.0.lost().await) })
     }
 
-    /// As [`Lease::changes`](crate::Lease::changes).
+    /// As [`Lease::changes`](crate::Lease::changes). See [`LeaseChanges`] for an example.
     pub fn changes(&self) -> LeaseChanges {
         LeaseChanges(self.0.changes())
     }
 
-    /// As [`Lease::extend`](crate::Lease::extend).
+    /// As [`Lease::extend`](crate::Lease::extend). See [`Lease`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -49,6 +49,17 @@ impl Lease {
     }
 
     /// As [`Lease::full`](crate::Lease::full).
+    ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let guard = Locker::connect("memory:")?.lock("backup")?;
+    /// guard.full()?; // before work that cannot be stopped quickly
+    /// assert!(guard.is_full());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -73,11 +84,32 @@ impl Deref for Lease {
 }
 
 /// [`crate::LeaseChanges`], blocking.
+///
+/// ```
+/// use lockfast::{LeaseStatus, blocking::Locker};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:")?.lock("nightly-report")?;
+/// let mut changes = guard.changes();
+/// let log = std::thread::spawn(move || {
+///     loop {
+///         match changes.next()? {
+///             LeaseStatus::Held => println!("held"),
+///             LeaseStatus::Jeopardy { failure, .. } => println!("not renewed: {failure}"),
+///             over => return lockfast::Result::Ok(over),
+///         }
+///     }
+/// });
+/// guard.release()?;
+/// assert_eq!(log.join().expect("no panic")?, LeaseStatus::Released);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct LeaseChanges(crate::LeaseChanges);
 
 impl LeaseChanges {
-    /// As [`LeaseChanges::next`](crate::LeaseChanges::next).
+    /// As [`LeaseChanges::next`](crate::LeaseChanges::next). See [`LeaseChanges`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -110,12 +142,12 @@ impl Guard {
         Self { guard, lease }
     }
 
-    /// As [`Guard::lease`](crate::Guard::lease).
+    /// As [`Guard::lease`](crate::Guard::lease). See [`Lease`] for an example.
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// As [`Guard::release`](crate::Guard::release).
+    /// As [`Guard::release`](crate::Guard::release). See [`Guard`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync);
@@ -143,6 +175,19 @@ impl Deref for Guard {
 }
 
 /// [`crate::MultiGuard`], blocking. What does not wait is the same.
+///
+/// ```
+/// use lockfast::blocking::Locker;
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let guard = Locker::connect("memory:")?.multi(["account/7", "account/3"])?.acquire()?;
+/// for token in guard.check()? {
+///     println!("write to {} with fence {}", token.lock, token.fence); // account/3, account/7
+/// }
+/// guard.release()?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the locks are given back as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct MultiGuard(pub(super) crate::MultiGuard);
@@ -150,13 +195,25 @@ pub struct MultiGuard(pub(super) crate::MultiGuard);
 impl MultiGuard {
     /// As [`MultiGuard::lost`](crate::MultiGuard::lost).
     ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:")?;
+    /// let guard = locker.multi(["account/7", "account/3"])?.acquire()?;
+    /// locker.revoke("account/7", "maintenance")?; // one of them is enough
+    /// println!("stopped: {}", guard.lost()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn lost(&self) -> Result<LossCause> {
         block_on(async { Ok(self.0.lost().await) })
     }
 
-    /// As [`MultiGuard::release`](crate::MultiGuard::release).
+    /// As [`MultiGuard::release`](crate::MultiGuard::release). See [`MultiGuard`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync);
@@ -187,6 +244,22 @@ impl Deref for MultiGuard {
 }
 
 /// [`crate::OnceGuard`], blocking. It is a [`Lease`] as well.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::blocking::Locker;
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let job = Locker::connect("memory:")?.once("nightly-report", Duration::from_secs(600))?;
+/// if let Some(guard) = job.start()?.acquired() {
+///     let lease = guard.lease().clone();
+///     let pages = std::thread::spawn(move || lease.check().map(|checked| checked.fence));
+///     println!("written with fence {}", pages.join().expect("no panic")?);
+///     guard.finish()?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the job counts as ended as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct OnceGuard {
@@ -200,17 +273,18 @@ impl OnceGuard {
         Self { guard, lease }
     }
 
-    /// As [`OnceGuard::lease`](crate::OnceGuard::lease).
+    /// As [`OnceGuard::lease`](crate::OnceGuard::lease). See [`OnceGuard`] for an example.
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
 
     /// As [`OnceGuard::started`](crate::OnceGuard::started).
+    /// See [`Once::finish_detached`](super::Once::finish_detached) for an example.
     pub fn started(&self) -> Moment {
         self.guard.started()
     }
 
-    /// As [`OnceGuard::finish`](crate::OnceGuard::finish).
+    /// As [`OnceGuard::finish`](crate::OnceGuard::finish). See [`OnceGuard`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync);
