@@ -58,7 +58,7 @@ impl Leader {
         self.0.name()
     }
 
-    /// As [`Leader::campaign`](crate::Leader::campaign).
+    /// As [`Leader::campaign`](crate::Leader::campaign). See [`Campaign`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -66,7 +66,7 @@ impl Leader {
         self.0.campaign().map(Campaign)
     }
 
-    /// As [`Leader::observe`](crate::Leader::observe).
+    /// As [`Leader::observe`](crate::Leader::observe). See [`Observer`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -76,12 +76,34 @@ impl Leader {
 }
 
 /// [`crate::Campaign`], blocking.
+///
+/// ```
+/// use lockfast::{LeaderEvent, blocking::Locker};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let mut campaign = Locker::connect("memory:")?.leader("scheduler")?.campaign()?;
+/// loop {
+///     match campaign.next()? {
+///         LeaderEvent::Elected { term, lease } => {
+///             if lease.is_held() {
+///                 println!("one step with term {term}"); // and the next, while it is held
+///             }
+///             break; // or lead on until it is lost, and ask for the next event
+///         }
+///         LeaderEvent::Deposed { why, .. } => println!("deposed: {why}"),
+///         _ => {}
+///     }
+/// }
+/// campaign.resign()?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a campaign is a resignation"]
 #[derive(Debug)]
 pub struct Campaign(crate::Campaign);
 
 impl Campaign {
-    /// As [`Campaign::next`](crate::Campaign::next).
+    /// As [`Campaign::next`](crate::Campaign::next). See [`Campaign`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -90,7 +112,7 @@ impl Campaign {
         block_on(self.0.next())
     }
 
-    /// As [`Campaign::resign`](crate::Campaign::resign).
+    /// As [`Campaign::resign`](crate::Campaign::resign). See [`Campaign`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync); then the keeper finishes it.
@@ -100,11 +122,26 @@ impl Campaign {
 }
 
 /// [`crate::Observer`], blocking.
+///
+/// ```
+/// use lockfast::{Leadership, blocking::Locker};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let leader = Locker::connect("memory:")?.leader("scheduler")?;
+/// let mut observer = leader.observe()?;
+/// assert!(matches!(observer.next()?, Leadership::Vacant));
+/// let _campaign = leader.campaign()?;
+/// if let Leadership::Led(view) = observer.next()? {
+///     println!("led since {:?}", view.since); // as soon as somebody does
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Observer(crate::Observer);
 
 impl Observer {
-    /// As [`Observer::next`](crate::Observer::next).
+    /// As [`Observer::next`](crate::Observer::next). See [`Observer`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -169,7 +206,7 @@ impl Once {
         self.0.at_most()
     }
 
-    /// As [`Once::start`](crate::Once::start).
+    /// As [`Once::start`](crate::Once::start). See [`OnceGuard`](super::OnceGuard) for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -178,7 +215,7 @@ impl Once {
     }
 
     /// As [`Once::run`](crate::Once::run), but nobody can stop a thread: a job that may take longer than
-    /// `at_most` checks its lease.
+    /// `at_most` checks its lease. See [`Once`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -195,6 +232,20 @@ impl Once {
     }
 
     /// As [`Once::finish_detached`](crate::Once::finish_detached).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{Released, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let job = Locker::connect("memory:")?.once("nightly-report", Duration::from_secs(600))?;
+    /// let guard = job.start()?.acquired().expect("nobody else runs it");
+    /// let (holder, started) = (guard.holder(), guard.started()); // told to whoever looks after it
+    /// std::mem::forget(guard); // as if it had been killed
+    /// assert!(matches!(job.finish_detached(holder, started)?, Released::Released));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
