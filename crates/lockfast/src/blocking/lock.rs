@@ -75,13 +75,27 @@ impl Mutex {
 
     /// As [`Mutex::acquire`](crate::Mutex::acquire).
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{ErrorKind, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:")?.mutex("nightly-report")?;
+    /// let guard = report.acquire()?;
+    /// let late = report.wait(Duration::from_millis(20)).acquire().unwrap_err();
+    /// assert_eq!(late.kind(), ErrorKind::Taken);
+    /// guard.release()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn acquire(&self) -> Result<Guard> {
         block_on(self.0.acquire()).map(Guard::new)
     }
 
-    /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
+    /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire). See [`Mutex`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -91,6 +105,16 @@ impl Mutex {
 
     /// As [`Mutex::acquire_full`](crate::Mutex::acquire_full).
     ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let guard = Locker::connect("memory:")?.mutex("backup")?.acquire_full()?;
+    /// assert!(guard.is_full()); // so the job has all of the 30 s before it could be lost
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn acquire_full(&self) -> Result<Guard> {
@@ -98,6 +122,19 @@ impl Mutex {
     }
 
     /// As [`Mutex::acquire_as`](crate::Mutex::acquire_as).
+    ///
+    /// ```
+    /// use lockfast::{Holder, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:")?.mutex("nightly-report")?;
+    /// let me = Holder::new();
+    /// let outer = report.acquire_as(&me)?;
+    /// let inner = report.acquire_as(&me)?; // in a function that is called
+    /// assert_eq!(outer.fence(), inner.fence());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -107,6 +144,20 @@ impl Mutex {
 
     /// As [`Mutex::try_acquire_as`](crate::Mutex::try_acquire_as).
     ///
+    /// ```
+    /// use lockfast::{Holder, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:")?.mutex("nightly-report")?;
+    /// let me = Holder::new();
+    /// let guard = report.acquire_as(&me)?;
+    /// assert!(report.try_acquire_as(&me)?.is_acquired());
+    /// assert!(!report.try_acquire_as(&Holder::new())?.is_acquired());
+    /// guard.release()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn try_acquire_as(&self, holder: &Holder) -> Result<Attempt<Guard>> {
@@ -114,6 +165,20 @@ impl Mutex {
     }
 
     /// As [`Mutex::acquire_detached`](crate::Mutex::acquire_detached).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:")?;
+    /// let lease = locker.mutex("nightly-report")?.acquire_detached()?;
+    /// // Another process may go on from here that knows the name and `lease.holder.to_hex()`.
+    /// locker.renew_detached(&lease.name, lease.holder, Duration::from_secs(60))?;
+    /// locker.release_detached(&lease.name, lease.holder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -123,6 +188,22 @@ impl Mutex {
 
     /// As [`Mutex::run`](crate::Mutex::run), but nobody can stop a thread: `body` checks its lease before
     /// each side effect.
+    ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let report = Locker::connect("memory:")?.mutex("nightly-report")?;
+    /// let pages = report.run(|lease| {
+    ///     for page in 1..=3 {
+    ///         println!("page {page} with fence {}", lease.check()?.fence); // ends here after a loss
+    ///     }
+    ///     lockfast::Result::Ok(3)
+    /// })??;
+    /// assert_eq!(pages, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -193,7 +274,7 @@ impl Semaphore {
         self.0.lease_time()
     }
 
-    /// As [`Semaphore::acquire`](crate::Semaphore::acquire).
+    /// As [`Semaphore::acquire`](crate::Semaphore::acquire). See [`Semaphore`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -201,7 +282,7 @@ impl Semaphore {
         block_on(self.0.acquire()).map(Guard::new)
     }
 
-    /// As [`Semaphore::try_acquire`](crate::Semaphore::try_acquire).
+    /// As [`Semaphore::try_acquire`](crate::Semaphore::try_acquire). See [`Semaphore`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -210,6 +291,7 @@ impl Semaphore {
     }
 
     /// As [`Semaphore::acquire_full`](crate::Semaphore::acquire_full).
+    /// See [`Mutex::acquire_full`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -218,6 +300,7 @@ impl Semaphore {
     }
 
     /// As [`Semaphore::acquire_as`](crate::Semaphore::acquire_as).
+    /// See [`Mutex::acquire_as`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -226,6 +309,7 @@ impl Semaphore {
     }
 
     /// As [`Semaphore::try_acquire_as`](crate::Semaphore::try_acquire_as).
+    /// See [`Mutex::try_acquire_as`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -234,6 +318,7 @@ impl Semaphore {
     }
 
     /// As [`Semaphore::acquire_detached`](crate::Semaphore::acquire_detached).
+    /// See [`Mutex::acquire_detached`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -243,6 +328,17 @@ impl Semaphore {
 
     /// As [`Semaphore::run`](crate::Semaphore::run), but nobody can stop a thread: `body` checks its lease before
     /// each side effect.
+    ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let builds = Locker::connect("memory:")?.semaphore("build", 2)?;
+    /// let done = builds.run(|lease| format!("built with fence {}", lease.fence()))?;
+    /// assert!(done.starts_with("built"));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -258,6 +354,7 @@ impl Semaphore {
 ///
 /// # fn main() -> lockfast::Result<()> {
 /// let lock = Locker::connect("memory:")?.any_lock("nightly-report", Mode::Shared)?;
+/// println!("taking {}, {}", lock.name(), lock.mode());
 /// assert_eq!(lock.acquire()?.mode(), Mode::Shared);
 /// # Ok(())
 /// # }
@@ -302,7 +399,7 @@ impl AnyLock {
         Self(self.0.with_options(options))
     }
 
-    /// As [`AnyLock::name`](crate::AnyLock::name).
+    /// As [`AnyLock::name`](crate::AnyLock::name). See [`AnyLock`] for an example.
     pub fn name(&self) -> &LockName {
         self.0.name()
     }
@@ -312,12 +409,12 @@ impl AnyLock {
         self.0.lease_time()
     }
 
-    /// As [`AnyLock::mode`](crate::AnyLock::mode).
+    /// As [`AnyLock::mode`](crate::AnyLock::mode). See [`AnyLock`] for an example.
     pub fn mode(&self) -> Mode {
         self.0.mode()
     }
 
-    /// As [`AnyLock::acquire`](crate::AnyLock::acquire).
+    /// As [`AnyLock::acquire`](crate::AnyLock::acquire). See [`AnyLock`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -325,7 +422,7 @@ impl AnyLock {
         block_on(self.0.acquire()).map(Guard::new)
     }
 
-    /// As [`AnyLock::try_acquire`](crate::AnyLock::try_acquire).
+    /// As [`AnyLock::try_acquire`](crate::AnyLock::try_acquire). See [`Mutex`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -334,6 +431,7 @@ impl AnyLock {
     }
 
     /// As [`AnyLock::acquire_full`](crate::AnyLock::acquire_full).
+    /// See [`Mutex::acquire_full`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -342,6 +440,7 @@ impl AnyLock {
     }
 
     /// As [`AnyLock::acquire_as`](crate::AnyLock::acquire_as).
+    /// See [`Mutex::acquire_as`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -350,6 +449,7 @@ impl AnyLock {
     }
 
     /// As [`AnyLock::try_acquire_as`](crate::AnyLock::try_acquire_as).
+    /// See [`Mutex::try_acquire_as`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -358,6 +458,7 @@ impl AnyLock {
     }
 
     /// As [`AnyLock::acquire_detached`](crate::AnyLock::acquire_detached).
+    /// See [`Mutex::acquire_detached`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -367,6 +468,16 @@ impl AnyLock {
 
     /// As [`AnyLock::run`](crate::AnyLock::run), but nobody can stop a thread: `body` checks its lease before
     /// each side effect.
+    ///
+    /// ```
+    /// use lockfast::{Mode, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let lock = Locker::connect("memory:")?.any_lock("catalog", Mode::Shared)?;
+    /// assert_eq!(lock.run(|lease| lease.mode())?, Mode::Shared);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -439,17 +550,30 @@ impl RwLock {
         self.0.lease_time()
     }
 
-    /// As [`RwLock::reader`](crate::RwLock::reader).
+    /// As [`RwLock::reader`](crate::RwLock::reader). See [`MultiLock::new`] for an example.
     pub fn reader(&self) -> AnyLock {
         AnyLock(self.0.reader())
     }
 
     /// As [`RwLock::writer`](crate::RwLock::writer).
+    ///
+    /// ```
+    /// use lockfast::{Holder, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let catalog = Locker::connect("memory:")?.rwlock("catalog")?;
+    /// let me = Holder::new();
+    /// let outer = catalog.writer().acquire_as(&me)?;
+    /// let inner = catalog.writer().acquire_as(&me)?; // in a function that is called
+    /// assert_eq!(outer.fence(), inner.fence());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn writer(&self) -> AnyLock {
         AnyLock(self.0.writer())
     }
 
-    /// As [`RwLock::read`](crate::RwLock::read).
+    /// As [`RwLock::read`](crate::RwLock::read). See [`RwLock`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -459,13 +583,25 @@ impl RwLock {
 
     /// As [`RwLock::write`](crate::RwLock::write).
     ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let catalog = Locker::connect("memory:")?.rwlock("catalog")?;
+    /// let writer = catalog.write()?;
+    /// assert!(!catalog.try_read()?.is_acquired()); // nobody reads meanwhile
+    /// writer.release()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn write(&self) -> Result<Guard> {
         block_on(self.0.write()).map(Guard::new)
     }
 
-    /// As [`RwLock::try_read`](crate::RwLock::try_read).
+    /// As [`RwLock::try_read`](crate::RwLock::try_read). See [`RwLock::write`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -473,7 +609,7 @@ impl RwLock {
         Ok(block_on(self.0.try_read())?.map(Guard::new))
     }
 
-    /// As [`RwLock::try_write`](crate::RwLock::try_write).
+    /// As [`RwLock::try_write`](crate::RwLock::try_write). See [`RwLock`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -484,6 +620,17 @@ impl RwLock {
     /// As [`RwLock::run_read`](crate::RwLock::run_read), but nobody can stop a thread: `body` checks its lease before
     /// each side effect.
     ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let catalog = Locker::connect("memory:")?.rwlock("catalog")?;
+    /// let count = catalog.run_read(|_lease| ["chair", "table"].len())?;
+    /// assert_eq!(count, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn run_read<T>(&self, body: impl FnOnce(&Lease) -> T) -> Result<T> {
@@ -491,7 +638,7 @@ impl RwLock {
     }
 
     /// As [`RwLock::run_write`](crate::RwLock::run_write), but nobody can stop a thread: `body` checks its lease before
-    /// each side effect.
+    /// each side effect. See [`RwLock`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -521,6 +668,18 @@ impl MultiLock {
     pub const LOCKS_MAX: usize = crate::MultiLock::LOCKS_MAX;
 
     /// As [`MultiLock::new`](crate::MultiLock::new).
+    ///
+    /// ```
+    /// use lockfast::blocking::{Locker, MultiLock};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:")?;
+    /// let catalog = locker.rwlock("catalog")?;
+    /// let order = MultiLock::new([catalog.reader(), locker.mutex("order/1")?.into()])?;
+    /// assert_eq!(order.acquire()?.tokens().len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -563,7 +722,7 @@ impl MultiLock {
         self.0.names()
     }
 
-    /// As [`MultiLock::acquire`](crate::MultiLock::acquire).
+    /// As [`MultiLock::acquire`](crate::MultiLock::acquire). See [`MultiLock`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -573,6 +732,19 @@ impl MultiLock {
 
     /// As [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
     ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:")?;
+    /// let other = locker.lock("account/7")?;
+    /// let attempt = locker.multi(["account/3", "account/7"])?.try_acquire()?;
+    /// let refusal = attempt.refusal().expect("one is held");
+    /// assert_eq!(refusal.lock.name, *other.name());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn try_acquire(&self) -> Result<Attempt<MultiGuard>> {
@@ -581,6 +753,17 @@ impl MultiLock {
 
     /// As [`MultiLock::run`](crate::MultiLock::run), but nobody can stop a thread: `body` checks the locks
     /// before each side effect.
+    ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let transfer = Locker::connect("memory:")?.multi(["account/7", "account/3"])?;
+    /// let tokens = transfer.run(|guard| guard.check())??; // just before each side effect
+    /// assert_eq!(tokens[0].lock.as_str(), "account/3");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
