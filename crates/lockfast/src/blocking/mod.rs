@@ -105,6 +105,15 @@ pub fn diagnose(url: &str) -> Result<Diagnosis> {
 
 /// As [`crate::migrate`].
 ///
+/// ```
+/// use lockfast::{Migration, blocking::migrate};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// assert_eq!(migrate("memory:")?, Migration::NoSchema); // a database has one
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// As there, and [`ErrorKind::BlockingInAsync`].
 pub fn migrate(url: &str) -> Result<Migration> {
@@ -149,7 +158,7 @@ pub fn open_gate(url: &str, gate: &TableGate, token: &FencingToken) -> Result<()
 pub struct Locker(crate::Locker);
 
 impl Locker {
-    /// As [`Locker::connect`](crate::Locker::connect).
+    /// As [`Locker::connect`](crate::Locker::connect). See [`Locker`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
@@ -158,6 +167,17 @@ impl Locker {
     }
 
     /// As [`LockerBuilder::connect`](crate::LockerBuilder::connect).
+    ///
+    /// ```
+    /// use lockfast::{Guarantee, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let builder = lockfast::Locker::builder().require(Guarantee::Correctness).prefix("billing/");
+    /// let locker = Locker::connect_as(builder, "memory:")?;
+    /// assert_eq!(locker.guarantee(), Guarantee::Correctness);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
@@ -170,12 +190,12 @@ impl Locker {
         self.0.profile()
     }
 
-    /// As [`Locker::guarantee`](crate::Locker::guarantee).
+    /// As [`Locker::guarantee`](crate::Locker::guarantee). See [`Locker::connect_as`] for an example.
     pub fn guarantee(&self) -> Guarantee {
         self.0.guarantee()
     }
 
-    /// As [`Locker::mutex`](crate::Locker::mutex).
+    /// As [`Locker::mutex`](crate::Locker::mutex). See [`Mutex`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -183,7 +203,7 @@ impl Locker {
         self.0.mutex(name).map(Mutex)
     }
 
-    /// As [`Locker::lock`](crate::Locker::lock).
+    /// As [`Locker::lock`](crate::Locker::lock). See [`Locker`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
@@ -191,7 +211,7 @@ impl Locker {
         self.mutex(name)?.acquire()
     }
 
-    /// As [`Locker::rwlock`](crate::Locker::rwlock).
+    /// As [`Locker::rwlock`](crate::Locker::rwlock). See [`RwLock`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -199,7 +219,7 @@ impl Locker {
         self.0.rwlock(name).map(RwLock)
     }
 
-    /// As [`Locker::semaphore`](crate::Locker::semaphore).
+    /// As [`Locker::semaphore`](crate::Locker::semaphore). See [`Semaphore`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -207,7 +227,7 @@ impl Locker {
         self.0.semaphore(name, permits).map(Semaphore)
     }
 
-    /// As [`Locker::multi`](crate::Locker::multi).
+    /// As [`Locker::multi`](crate::Locker::multi). See [`MultiLock`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -215,7 +235,7 @@ impl Locker {
         self.0.multi(names).map(MultiLock)
     }
 
-    /// As [`Locker::any_lock`](crate::Locker::any_lock).
+    /// As [`Locker::any_lock`](crate::Locker::any_lock). See [`AnyLock`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -223,7 +243,7 @@ impl Locker {
         self.0.any_lock(name, mode).map(AnyLock)
     }
 
-    /// As [`Locker::leader`](crate::Locker::leader).
+    /// As [`Locker::leader`](crate::Locker::leader). See [`Leader`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -231,7 +251,7 @@ impl Locker {
         self.0.leader(name).map(Leader)
     }
 
-    /// As [`Locker::once`](crate::Locker::once).
+    /// As [`Locker::once`](crate::Locker::once). See [`Once`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -239,7 +259,7 @@ impl Locker {
         self.0.once(name, at_most).map(Once)
     }
 
-    /// As [`Locker::value`](crate::Locker::value).
+    /// As [`Locker::value`](crate::Locker::value). See [`SharedValue`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -247,7 +267,7 @@ impl Locker {
         self.0.value(name).map(SharedValue)
     }
 
-    /// As [`Locker::latch`](crate::Locker::latch).
+    /// As [`Locker::latch`](crate::Locker::latch). See [`Latch`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -255,7 +275,7 @@ impl Locker {
         self.0.latch(name, count).map(Latch)
     }
 
-    /// As [`Locker::barrier`](crate::Locker::barrier).
+    /// As [`Locker::barrier`](crate::Locker::barrier). See [`Barrier`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -263,7 +283,7 @@ impl Locker {
         self.0.barrier(name, parties).map(Barrier)
     }
 
-    /// As [`Locker::refresh`](crate::Locker::refresh).
+    /// As [`Locker::refresh`](crate::Locker::refresh). See [`Refresh`] for an example.
     ///
     /// # Errors
     /// As there.
@@ -271,7 +291,7 @@ impl Locker {
         self.0.refresh(name, fresh_for).map(Refresh)
     }
 
-    /// As [`Locker::inspect`](crate::Locker::inspect).
+    /// As [`Locker::inspect`](crate::Locker::inspect). See [`Locker`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
@@ -279,7 +299,7 @@ impl Locker {
         block_on(self.0.inspect(name))
     }
 
-    /// As [`Locker::list`](crate::Locker::list).
+    /// As [`Locker::list`](crate::Locker::list). See [`Locker`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
@@ -292,7 +312,7 @@ impl Locker {
         block_on(self.0.list(prefix, after, limit))
     }
 
-    /// As [`Locker::watch`](crate::Locker::watch).
+    /// As [`Locker::watch`](crate::Locker::watch). See [`EventStream`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
@@ -302,6 +322,18 @@ impl Locker {
 
     /// As [`Locker::revoke`](crate::Locker::revoke).
     ///
+    /// ```
+    /// use lockfast::{LossCause, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:")?;
+    /// let guard = locker.lock("nightly-report")?;
+    /// locker.revoke("nightly-report", "maintenance")?;
+    /// assert_eq!(guard.lost()?, LossCause::Revoked { reason: "maintenance".into() });
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
     pub fn revoke(&self, name: impl AsRef<str>, reason: &str) -> Result<RevokeOutcome> {
@@ -309,6 +341,19 @@ impl Locker {
     }
 
     /// As [`Locker::revoke_fence`](crate::Locker::revoke_fence).
+    ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:")?;
+    /// let guard = locker.lock("nightly-report")?;
+    /// let stuck = locker.inspect("nightly-report")?.holders[0].fence.expect("a holder of ours");
+    /// locker.revoke_fence("nightly-report", stuck, "it hangs")?; // not whoever has it by now
+    /// assert!(guard.lost().is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
@@ -323,6 +368,18 @@ impl Locker {
 
     /// As [`Locker::settled`](crate::Locker::settled).
     ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:")?;
+    /// drop(locker.lock("nightly-report")?);
+    /// locker.settled()?; // then the program may end
+    /// assert!(locker.inspect("nightly-report")?.holders.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
     pub fn settled(&self) -> Result<()> {
@@ -333,6 +390,7 @@ impl Locker {
     }
 
     /// As [`Locker::renew_detached`](crate::Locker::renew_detached).
+    /// See [`Mutex::acquire_detached`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
@@ -346,6 +404,7 @@ impl Locker {
     }
 
     /// As [`Locker::release_detached`](crate::Locker::release_detached).
+    /// See [`Mutex::acquire_detached`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
@@ -366,11 +425,28 @@ impl From<crate::Locker> for Locker {
 }
 
 /// [`crate::EventStream`], blocking.
+///
+/// ```
+/// use lockfast::{WatchKind, blocking::Locker};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let locker = Locker::connect("memory:")?;
+/// let mut events = locker.watch()?;
+/// let guard = locker.lock("nightly-report")?;
+/// while let Some(event) = events.next()? {
+///     println!("{} {}", event.name, event.kind.as_str());
+///     if event.kind == WatchKind::Granted && event.fence == Some(guard.fence()) {
+///         break;
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct EventStream(crate::EventStream);
 
 impl EventStream {
-    /// As [`EventStream::next`](crate::EventStream::next).
+    /// As [`EventStream::next`](crate::EventStream::next). See [`EventStream`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::BlockingInAsync`].
