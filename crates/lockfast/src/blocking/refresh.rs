@@ -53,6 +53,7 @@ impl Refresh {
 
     /// As [`Refresh::get`](crate::Refresh::get), but nobody can stop a thread: what is computed after a loss is
     /// thrown away, and `compute` checks its lease before each side effect.
+    /// See [`Refresh`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -69,6 +70,18 @@ impl Refresh {
     /// As [`Refresh::ensure`](crate::Refresh::ensure), but nobody can stop a thread: `work` checks its lease
     /// before each side effect.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{Ensured, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let index = Locker::connect("memory:")?.refresh("search-index", Duration::from_secs(300))?;
+    /// assert_eq!(index.ensure(|_lease| Ok("built"))?, Ensured::Now("built"));
+    /// assert_eq!(index.ensure(|_lease| Ok("again"))?, Ensured::Before);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn ensure<T>(&self, work: impl FnOnce(&Lease) -> Result<T>) -> Result<Ensured<T>> {
@@ -84,13 +97,26 @@ impl Refresh {
 
     /// As [`Refresh::invalidate`](crate::Refresh::invalidate).
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let rates = Locker::connect("memory:")?.refresh("exchange-rates", Duration::from_secs(300))?;
+    /// rates.get(|_lease| Ok(b"EUR 1.08".to_vec()))?;
+    /// rates.invalidate()?; // the bank has published new ones
+    /// assert_eq!(rates.get(|_lease| Ok(b"EUR 1.09".to_vec()))?, b"EUR 1.09");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn invalidate(&self) -> Result<()> {
         block_on(self.0.invalidate())
     }
 
-    /// As [`Refresh::start`](crate::Refresh::start).
+    /// As [`Refresh::start`](crate::Refresh::start). See [`RefreshAttempt`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -129,6 +155,23 @@ pub enum RefreshAttempt {
 }
 
 /// [`crate::RefreshGuard`], blocking.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::blocking::{Locker, RefreshAttempt};
+/// use lockfast::{Error, ErrorKind};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let rates = Locker::connect("memory:")?.refresh("exchange-rates", Duration::from_secs(300))?;
+/// if let RefreshAttempt::Granted(guard) = rates.start()? {
+///     guard.lease().check()?; // before each side effect of the computation
+///     let error = Error::new(ErrorKind::Computation, "the bank is closed");
+///     guard.fail(&error)?; // those who wait are told
+/// }
+/// # assert!(matches!(rates.start()?, RefreshAttempt::Granted(_)));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the right to compute is given back as soon as the guard is dropped"]
 #[derive(Debug)]
 pub struct RefreshGuard {
@@ -142,12 +185,12 @@ impl RefreshGuard {
         Self { guard, lease }
     }
 
-    /// As [`RefreshGuard::lease`](crate::RefreshGuard::lease).
+    /// As [`RefreshGuard::lease`](crate::RefreshGuard::lease). See [`RefreshGuard`] for an example.
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// As [`RefreshGuard::finish`](crate::RefreshGuard::finish).
+    /// As [`RefreshGuard::finish`](crate::RefreshGuard::finish). See [`RefreshAttempt`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -155,7 +198,7 @@ impl RefreshGuard {
         block_on(self.guard.finish(computed))
     }
 
-    /// As [`RefreshGuard::fail`](crate::RefreshGuard::fail).
+    /// As [`RefreshGuard::fail`](crate::RefreshGuard::fail). See [`RefreshGuard`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
