@@ -65,6 +65,20 @@ pub struct SharedValue(pub(super) crate::SharedValue);
 impl SharedValue {
     /// As [`SharedValue::keep`](crate::SharedValue::keep).
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{Expected, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let hour = Duration::from_secs(3600);
+    /// let session = Locker::connect("memory:")?.value("session/7")?.keep(hour)?;
+    /// session.write(Expected::Nothing, b"anna")?;
+    /// let there = session.read()?.expect("a value");
+    /// assert!(there.remaining.is_some_and(|left| left <= hour));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub fn keep(self, keep: Duration) -> Result<Self> {
@@ -82,7 +96,7 @@ impl SharedValue {
         self.0.name()
     }
 
-    /// As [`SharedValue::read`](crate::SharedValue::read).
+    /// As [`SharedValue::read`](crate::SharedValue::read). See [`SharedValue::keep`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -90,7 +104,7 @@ impl SharedValue {
         block_on(self.0.read())
     }
 
-    /// As [`SharedValue::write`](crate::SharedValue::write).
+    /// As [`SharedValue::write`](crate::SharedValue::write). See [`SharedValue`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -100,13 +114,25 @@ impl SharedValue {
 
     /// As [`SharedValue::remove`](crate::SharedValue::remove).
     ///
+    /// ```
+    /// use lockfast::{Expected, WriteOutcome, blocking::Locker};
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let flag = Locker::connect("memory:")?.value("maintenance")?;
+    /// flag.write(Expected::Nothing, b"since noon")?;
+    /// let seen = flag.read()?.expect("a value");
+    /// assert_eq!(flag.remove(seen.version)?, WriteOutcome::Written(None));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn remove(&self, version: Version) -> Result<WriteOutcome> {
         block_on(self.0.remove(version))
     }
 
-    /// As [`SharedValue::update`](crate::SharedValue::update).
+    /// As [`SharedValue::update`](crate::SharedValue::update). See [`SharedValue`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -145,7 +171,7 @@ impl Latch {
         self.0.name()
     }
 
-    /// As [`Latch::count_down`](crate::Latch::count_down).
+    /// As [`Latch::count_down`](crate::Latch::count_down). See [`Latch`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -155,13 +181,24 @@ impl Latch {
 
     /// As [`Latch::left`](crate::Latch::left).
     ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let imported = Locker::connect("memory:")?.latch("import/2026-11", 3)?;
+    /// imported.count_down()?;
+    /// assert_eq!(imported.left()?, 2); // what an operator may want to see
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn left(&self) -> Result<u32> {
         block_on(self.0.left())
     }
 
-    /// As [`Latch::wait`](crate::Latch::wait).
+    /// As [`Latch::wait`](crate::Latch::wait). See [`Latch`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -170,6 +207,19 @@ impl Latch {
     }
 
     /// As [`Latch::reset`](crate::Latch::reset).
+    ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let imported = Locker::connect("memory:")?.latch("import", 1)?;
+    /// imported.count_down()?;
+    /// imported.wait()?;
+    /// imported.reset()?; // for tomorrow's import
+    /// assert_eq!(imported.left()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -203,7 +253,7 @@ impl Barrier {
         self.0.name()
     }
 
-    /// As [`Barrier::wait`](crate::Barrier::wait).
+    /// As [`Barrier::wait`](crate::Barrier::wait). See [`Barrier`] for an example.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
