@@ -2,6 +2,7 @@
 //! is a function from the tree to what it found, so that it can be tested on a made-up tree.
 
 mod contract;
+mod examples;
 mod figures;
 mod guarantees;
 mod layout;
@@ -60,6 +61,7 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     layout::backends,
     layout::code_map,
     contract::promises,
+    examples::are_there,
     guarantees::tests_exist,
     figures::are_dated,
     prose::titles,
