@@ -97,18 +97,19 @@ impl Flaky {
         act: impl FnOnce() -> BoxFuture<'a, Result<T>> + Send + 'a,
     ) -> BoxFuture<'a, Result<T>> {
         Box::pin(async move {
+            let timers = &self.timers;
             match self.switch.begin(operation) {
                 Fault::Pass => act().await,
                 Fault::Fail => Err(unreachable()),
                 Fault::Refuse => Err(Error::new(ErrorKind::Permission, "refused by a test")),
                 Fault::Hang => std::future::pending().await,
                 Fault::DelayRequest(delay) => {
-                    self.sleep(delay).await;
+                    sleep(timers, delay).await;
                     act().await
                 }
                 Fault::DelayReply(delay) => {
                     let answer = act().await;
-                    self.sleep(delay).await;
+                    sleep(timers, delay).await;
                     answer
                 }
                 Fault::SwallowReply => {
@@ -118,11 +119,13 @@ impl Flaky {
             }
         })
     }
+}
 
-    async fn sleep(&self, delay: Duration) {
-        // The runtime may have ended; then there is nothing to wait for.
-        let _ = self.timers.spawn(tokio::time::sleep(delay)).await;
-    }
+/// Sleeps on the timers of that runtime, whatever the caller has: made inside its task, because a timer
+/// belongs to the runtime in which it is made.
+async fn sleep(timers: &Handle, delay: Duration) {
+    // The runtime may have ended; then there is nothing to wait for.
+    let _ = timers.spawn(async move { tokio::time::sleep(delay).await }).await;
 }
 
 fn unreachable() -> Error {
@@ -164,5 +167,26 @@ impl Backend for Flaky {
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
         self.carry(Operation::Other, || self.inner.watch())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// B180: a delay is on the timers that were lent, and needs no runtime of its caller.
+    #[test]
+    fn a_delay_needs_no_runtime_of_its_caller() {
+        let timers = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let mut delay = pin!(sleep(timers.handle(), Duration::from_secs(60)));
+        assert!(delay.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        timers.shutdown_background();
     }
 }
