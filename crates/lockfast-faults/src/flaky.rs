@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Error, ErrorKind, EventStream, LockName,
-    LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
-    RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, DowngradeOutcome, DowngradeRequest, Error,
+    ErrorKind, EventStream, LockName, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest,
+    RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome,
+    WriteRequest,
 };
 use tokio::runtime::Handle;
 
@@ -40,6 +41,8 @@ pub enum Operation {
     Renew,
     /// [`Backend::release`].
     Release,
+    /// [`Backend::downgrade`].
+    Downgrade,
     /// Everything else.
     Other,
 }
@@ -50,8 +53,8 @@ pub struct FaultSwitch(Arc<Switches>);
 
 #[derive(Debug, Default)]
 struct Switches {
-    faults: Mutex<[Option<Fault>; 4]>,
-    counts: [AtomicUsize; 4],
+    faults: Mutex<[Option<Fault>; 5]>,
+    counts: [AtomicUsize; 5],
 }
 
 impl FaultSwitch {
@@ -62,7 +65,7 @@ impl FaultSwitch {
 
     /// Sets the fault of all operations.
     pub fn set_all(&self, fault: Fault) {
-        *self.0.faults.lock().expect("no panic") = [Some(fault); 4];
+        *self.0.faults.lock().expect("no panic") = [Some(fault); 5];
     }
 
     /// How often an operation was begun.
@@ -143,6 +146,10 @@ impl Backend for Flaky {
 
     fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
         self.carry(Operation::Renew, || self.inner.renew(batch))
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        self.carry(Operation::Downgrade, || self.inner.downgrade(request))
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

@@ -110,6 +110,10 @@ impl Guard {
         Self { guard, lease }
     }
 
+    pub(super) fn inner(&self) -> &crate::Guard {
+        &self.guard
+    }
+
     /// As [`Guard::lease`](crate::Guard::lease).
     pub fn lease(&self) -> &Lease {
         &self.lease
