@@ -10,10 +10,10 @@ use std::sync::Arc;
 use lockfast_core::batch::Inbox;
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Guarantee, LockName, LockView, LossCause, Moment, Profile, Query, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
-    VersionedValue, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
+    DowngradeRequest, Error, ErrorKind, EventStream, Guarantee, LockName, LockView, LossCause,
+    Moment, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 
@@ -99,6 +99,10 @@ pub(crate) enum Op {
         batch: Vec<RenewRequest>,
         reply: oneshot::Sender<Result<Vec<RenewOutcome>>>,
     },
+    Downgrade {
+        request: DowngradeRequest,
+        reply: oneshot::Sender<Result<DowngradeOutcome>>,
+    },
     Release {
         request: ReleaseRequest,
         reply: oneshot::Sender<Result<ReleaseOutcome>>,
@@ -148,6 +152,12 @@ impl Op {
             }
             Self::Renew { reply, .. } => drop(reply.send(Err(error))),
             Self::Acquire { request, reply, .. } => {
+                drop(reply.send(Err(error.with_lock(&request.name))));
+            }
+            Self::Downgrade { reply, .. } if failure.handling == Scope::Gone => {
+                drop(reply.send(Ok(DowngradeOutcome::Lost(LossCause::DataLost))));
+            }
+            Self::Downgrade { request, reply } => {
                 drop(reply.send(Err(error.with_lock(&request.name))));
             }
             Self::Release { request, reply } => {
@@ -213,6 +223,10 @@ impl Backend for Embedded {
 
     fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
         Box::pin(self.ask(|reply| Op::Renew { batch, reply }))
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        Box::pin(self.ask(|reply| Op::Downgrade { request, reply }))
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

@@ -7,9 +7,9 @@ mod chore;
 use std::collections::HashMap;
 
 use lockfast_core::{
-    AcquireRequest, ClientId, Label, LockName, LockView, LossCause, Query, ReleaseOutcome,
-    RenewOutcome, RenewRequest, RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome,
-    WriteRequest,
+    AcquireRequest, ClientId, DowngradeOutcome, DowngradeRequest, Label, LockName, LockView, Query,
+    ReleaseOutcome, RenewOutcome, RenewRequest, RevokeOutcome, RevokeRequest, VersionedValue,
+    WriteOutcome, WriteRequest,
 };
 
 use crate::backend::Op;
@@ -19,7 +19,7 @@ use crate::client::{Clients, Life};
 use crate::counter::FenceCounter;
 use crate::failure::{Failure, Scope};
 use crate::peers::Peers;
-use crate::queue::{Admission, Queue, Renewal, Revocation};
+use crate::queue::{Admission, Queue, Revocation};
 use crate::values::{Decision, decide, written};
 use crate::wire::{Meta, Wire};
 
@@ -36,6 +36,7 @@ pub(crate) enum Answer {
     Admitted(Admission),
     Taken(LockView),
     Renewed(Vec<RenewOutcome>),
+    Downgraded(DowngradeOutcome),
     Released(ReleaseOutcome),
     Seen(Vec<LockView>),
     Revoked(RevokeOutcome),
@@ -142,6 +143,7 @@ impl<'a> Batch<'a> {
             Op::Acquire { reply, .. } if reply.is_closed() => Ok(Answer::Withdrawn),
             Op::Acquire { request, .. } => self.acquire(request),
             Op::Renew { batch, .. } => self.renew(batch),
+            Op::Downgrade { request, .. } => self.downgrade(request),
             Op::Release { request, .. } => {
                 self.with_queue(&request.name, |queue, clock, fences, out| {
                     Answer::Released(queue.release(request.holder, clock, fences, out))
@@ -191,17 +193,27 @@ impl<'a> Batch<'a> {
                 }
                 renewal => renewal?,
             };
-            outcomes.push(match renewal {
-                Renewal::Renewed => RenewOutcome::Renewed,
-                Renewal::Revoked(cause) => RenewOutcome::Lost(cause),
-                Renewal::Unknown { by: None } => RenewOutcome::Lost(LossCause::Forgotten),
-                Renewal::Unknown { by: Some(client) } => {
-                    let by = self.setting.wire.label(&client);
-                    RenewOutcome::Lost(LossCause::Taken { by: by.map(|label| label.to_string()) })
-                }
+            outcomes.push(match renewal.loss(|client| self.setting.wire.label(client)) {
+                None => RenewOutcome::Renewed,
+                Some(cause) => RenewOutcome::Lost(cause),
             });
         }
         Ok(Answer::Renewed(outcomes))
+    }
+
+    fn downgrade(&mut self, request: &DowngradeRequest) -> Outcome<Answer> {
+        let downgrade = self.with_queue(&request.name, |queue, clock, fences, out| {
+            queue.downgrade(request.holder, clock, fences, out)
+        })?;
+        Ok(match downgrade {
+            Ok(downgrade) => {
+                let loss = downgrade.loss(|client| self.setting.wire.label(client));
+                Answer::Downgraded(
+                    loss.map_or(DowngradeOutcome::Downgraded, DowngradeOutcome::Lost),
+                )
+            }
+            Err(error) => Answer::Refused(error.with_backend("embedded").with_lock(&request.name)),
+        })
     }
 
     fn revoke(&mut self, request: &RevokeRequest) -> Outcome<Answer> {

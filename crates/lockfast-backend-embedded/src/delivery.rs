@@ -83,6 +83,9 @@ impl Store {
             (Op::Renew { reply, .. }, Answer::Renewed(outcomes)) => {
                 let _ = reply.send(Ok(outcomes));
             }
+            (Op::Downgrade { reply, .. }, Answer::Downgraded(outcome)) => {
+                let _ = reply.send(Ok(outcome));
+            }
             (Op::Release { reply, .. }, Answer::Released(outcome)) => {
                 let _ = reply.send(Ok(outcome));
             }

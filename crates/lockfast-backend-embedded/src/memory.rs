@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Alarm, Backend, BoxFuture, ClientId, ConnectContext, Error,
-    ErrorKind, EventStream, Guarantee, LockName, LockView, Moment, Profile, Query, Refusal,
-    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
-    RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Alarm, Backend, BoxFuture, ClientId, ConnectContext,
+    DowngradeOutcome, DowngradeRequest, Error, ErrorKind, EventStream, Guarantee, LockName,
+    LockView, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome,
+    RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome,
+    WriteRequest,
 };
 
 use crate::table::{Admitted, Table, Told};
@@ -177,7 +178,7 @@ impl Memory {
         let sent = Moment::now();
         let admitted =
             self.with_table(|table, told| table.acquire(self.client, &request, sent, told));
-        let lock = match admitted.map_err(|error| self.name_error(error, &request))? {
+        let lock = match admitted.map_err(|error| self.name_error(error, &request.name))? {
             Admitted::Granted(grant) => return Ok(AcquireOutcome::Granted(grant)),
             Admitted::Taken(lock) => lock,
             Admitted::Waiting(granted) => match granted.await {
@@ -192,8 +193,8 @@ impl Memory {
         Ok(AcquireOutcome::Taken(Refusal::new(lock, waited)))
     }
 
-    fn name_error(&self, error: Error, request: &AcquireRequest) -> Error {
-        error.with_backend(self.profile.backend).with_lock(&request.name)
+    fn name_error(&self, error: Error, name: &LockName) -> Error {
+        error.with_backend(self.profile.backend).with_lock(name)
     }
 }
 
@@ -210,6 +211,14 @@ impl Backend for Memory {
         Box::pin(async move {
             let now = Moment::now();
             Ok(self.with_table(|table, told| table.renew(&batch, now, told)))
+        })
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        Box::pin(async move {
+            let now = Moment::now();
+            let outcome = self.with_table(|table, told| table.downgrade(&request, now, told));
+            outcome.map_err(|error| self.name_error(error, &request.name))
         })
     }
 

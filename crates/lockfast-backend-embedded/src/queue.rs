@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockfast_core::queue::{Ahead, check_use};
 use lockfast_core::{
     AcquireRequest, ClientId, Error, Fence, HolderId, HolderView, Label, LockName, LockView,
-    LossCause, ReleaseOutcome, RenewRequest, Result, RevokeRequest, Wait,
+    LossCause, Mode, ReleaseOutcome, RenewRequest, Result, RevokeRequest, Wait,
 };
 
 use crate::claim::{Claim, Clock, Effect, Happening, Hold, Stage};
@@ -27,15 +27,30 @@ pub(crate) enum Admission {
     Taken,
 }
 
-/// What became of a renewal.
+/// What became of a request that changes a lease: of a renewal, of a downgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Renewal {
-    /// The ttl began again.
-    Renewed,
+pub(crate) enum Upkeep {
+    /// The lease is as it was asked to be.
+    Done,
     /// It was taken away.
     Revoked(LossCause),
     /// There is no such lease; perhaps somebody else has the lock.
     Unknown { by: Option<ClientId> },
+}
+
+impl Upkeep {
+    /// Why its holder does not have the lease, if it does not.
+    pub(crate) fn loss(self, label: impl Fn(&ClientId) -> Option<Label>) -> Option<LossCause> {
+        match self {
+            Self::Done => None,
+            Self::Revoked(cause) => Some(cause),
+            Self::Unknown { by: None } => Some(LossCause::Forgotten),
+            Self::Unknown { by: Some(client) } => {
+                let by = label(&client).map(|label| label.to_string());
+                Some(LossCause::Taken { by })
+            }
+        }
+    }
 }
 
 /// What became of an operator's request.
@@ -230,22 +245,54 @@ impl Queue {
     }
 
     /// Lets a lease last longer (or shorter). Never creates one.
-    pub(crate) fn renew(&mut self, request: &RenewRequest, now_ns: u64) -> Renewal {
-        let holder = request.holder;
-        if let Some(claim) = self.0.iter_mut().find(|claim| claim.holder == holder) {
-            match &claim.stage {
-                Stage::Granted(_) => {
-                    claim.begin_ttl(request.ttl, request.lock_delay, now_ns);
-                    return Renewal::Renewed;
-                }
-                Stage::Revoked { reason, .. } => {
-                    return Renewal::Revoked(LossCause::Revoked { reason: reason.to_string() });
-                }
-                Stage::Waiting => {}
+    pub(crate) fn renew(&mut self, request: &RenewRequest, now_ns: u64) -> Upkeep {
+        match self.held_by(request.holder) {
+            Ok(claim) => {
+                claim.begin_ttl(request.ttl, request.lock_delay, now_ns);
+                Upkeep::Done
+            }
+            Err(missing) => missing,
+        }
+    }
+
+    /// Lets a writer go on as a reader and grants what that lets in. Nothing else of its claim
+    /// changes.
+    pub(crate) fn downgrade(
+        &mut self,
+        holder: HolderId,
+        clock: Clock,
+        fences: &mut FenceCounter,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Upkeep> {
+        if let Err(missing) = self.held_by(holder) {
+            return Ok(missing);
+        }
+        let live = self.0.iter().filter(|claim| claim.is_live());
+        check_use(live.map(|claim| claim.mode), Mode::Shared)?;
+        if let Ok(claim) = self.held_by(holder)
+            && claim.mode != Mode::Shared
+        {
+            claim.mode = Mode::Shared;
+            claim.touch();
+            // An exhausted fence keeps the next one waiting; it does not undo this downgrade.
+            let _ = self.settle(clock, fences, effects);
+        }
+        Ok(Upkeep::Done)
+    }
+
+    /// The claim of a holder that has the lock, or why it does not.
+    fn held_by(&mut self, holder: HolderId) -> Result<&mut Claim, Upkeep> {
+        let at = self.0.iter().position(|claim| claim.holder == holder);
+        match at.map(|at| (at, &self.0[at].stage)) {
+            Some((at, Stage::Granted(_))) => Ok(&mut self.0[at]),
+            Some((_, Stage::Revoked { reason, .. })) => {
+                Err(Upkeep::Revoked(LossCause::Revoked { reason: reason.to_string() }))
+            }
+            _ => {
+                let by = self.0.iter().find(|claim| claim.hold().is_some());
+                Err(Upkeep::Unknown { by: by.map(|claim| claim.client) })
             }
         }
-        let by = self.0.iter().find(|claim| claim.hold().is_some());
-        Renewal::Unknown { by: by.map(|claim| claim.client) }
     }
 
     /// Removes a holder's claim and grants what that lets in.

@@ -81,7 +81,7 @@ impl Bench {
         self.queue.release(holder(number), clock, &mut self.fences, &mut self.effects)
     }
 
-    fn renew(&mut self, number: u8) -> Renewal {
+    fn renew(&mut self, number: u8) -> Upkeep {
         let clock = self.clock();
         self.queue.expire(clock, &mut self.fences, &mut self.effects);
         let request = RenewRequest {
@@ -91,6 +91,12 @@ impl Bench {
             lock_delay: Duration::ZERO,
         };
         self.queue.renew(&request, clock.now_ns)
+    }
+
+    fn downgrade(&mut self, number: u8) -> Result<Upkeep> {
+        let clock = self.clock();
+        self.queue.expire(clock, &mut self.fences, &mut self.effects);
+        self.queue.downgrade(holder(number), clock, &mut self.fences, &mut self.effects)
     }
 
     fn revoke(&mut self, expect_fence: Option<Fence>) -> Revocation {
@@ -249,7 +255,7 @@ fn what_ends_by_itself() {
     assert_eq!(bench.attempt(4, EXCLUSIVE).unwrap(), Admission::Taken, "the delay is not over");
     assert_eq!(bench.waiting(), [3], "the wait of 2 is");
     bench.now_ns += 1;
-    assert_eq!(bench.renew(1), Renewal::Unknown { by: Some(client(3)) });
+    assert_eq!(bench.renew(1), Upkeep::Unknown { by: Some(client(3)) });
     assert_eq!(bench.holders(), [3]);
     use Happening::{Abandoned, Expired, Granted, Queued};
     let expected =
@@ -260,19 +266,19 @@ fn what_ends_by_itself() {
 #[test]
 fn renewing_never_creates() {
     let mut bench = Bench::new();
-    assert_eq!(bench.renew(1), Renewal::Unknown { by: None });
+    assert_eq!(bench.renew(1), Upkeep::Unknown { by: None });
     assert!(bench.queue.is_empty());
     bench.acquire(1, EXCLUSIVE);
     let fence = bench.fence_of(1);
     bench.now_ns += 99;
-    assert_eq!(bench.renew(1), Renewal::Renewed);
+    assert_eq!(bench.renew(1), Upkeep::Done);
     bench.now_ns += 99;
-    assert_eq!(bench.renew(1), Renewal::Renewed);
+    assert_eq!(bench.renew(1), Upkeep::Done);
     assert_eq!(bench.fence_of(1), fence);
     bench.acquire(2, EXCLUSIVE);
-    assert_eq!(bench.renew(2), Renewal::Unknown { by: Some(client(1)) }, "it only waits");
+    assert_eq!(bench.renew(2), Upkeep::Unknown { by: Some(client(1)) }, "it only waits");
     bench.now_ns += 100;
-    assert_eq!(bench.renew(1), Renewal::Unknown { by: Some(client(2)) });
+    assert_eq!(bench.renew(1), Upkeep::Unknown { by: Some(client(2)) });
 }
 
 #[test]
@@ -288,12 +294,12 @@ fn an_operator_takes_it_away() {
     assert_eq!(bench.revoke(fence), Revocation::Done);
     assert_eq!(bench.holders(), [3], "the next has it at once");
     let cause = LossCause::Revoked { reason: "because".into() };
-    assert_eq!(bench.renew(1), Renewal::Revoked(cause.clone()));
+    assert_eq!(bench.renew(1), Upkeep::Revoked(cause.clone()));
     let error = bench.attempt(2, SHARED).unwrap_err();
     assert_eq!(error.loss(), Some(&cause), "what is lost stays lost");
     assert_eq!(bench.release(1), ReleaseOutcome::NotHeld);
     bench.now_ns += 100;
-    assert_eq!(bench.renew(2), Renewal::Unknown { by: None }, "then it is forgotten");
+    assert_eq!(bench.renew(2), Upkeep::Unknown { by: None }, "then it is forgotten");
 }
 
 #[test]
@@ -387,11 +393,48 @@ fn the_walk_agrees_with_the_standing() {
     }
 }
 
+#[test]
+fn a_downgrade_changes_the_mode_and_nothing_else() {
+    let mut bench = Bench::new();
+    bench.acquire(1, EXCLUSIVE);
+    for (number, mode) in [(2, SHARED), (3, SHARED), (4, EXCLUSIVE), (5, SHARED)] {
+        assert_eq!(bench.acquire(number, mode), Admission::Waiting);
+    }
+    let before = bench.queue.find(holder(1)).unwrap().clone();
+    bench.effects.clear();
+    bench.now_ns += 10;
+    assert_eq!(bench.downgrade(1).unwrap(), Upkeep::Done);
+    let after = bench.queue.find(holder(1)).unwrap();
+    assert_eq!(*after, Claim { mode: SHARED, ..before });
+    let granted: Vec<_> = bench.effects.iter().map(|it| (it.what, it.claim.holder)).collect();
+    assert_eq!(granted, [(Happening::Granted, holder(2)), (Happening::Granted, holder(3))]);
+    bench.effects.clear();
+    assert_eq!(bench.downgrade(1).unwrap(), Upkeep::Done);
+    assert!(bench.effects.is_empty(), "a repetition is none");
+    assert!(matches!(bench.downgrade(4).unwrap(), Upkeep::Unknown { by: Some(_) }));
+    bench.revoke(None);
+    assert!(matches!(bench.downgrade(1).unwrap(), Upkeep::Revoked(_)));
+}
+
+#[test]
+fn a_downgrade_does_not_go_with_permits() {
+    let mut bench = Bench::new();
+    bench.acquire(1, EXCLUSIVE);
+    bench.acquire(2, EXCLUSIVE);
+    bench.acquire(3, permit(2));
+    assert_eq!(bench.downgrade(1).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(bench.queue.find(holder(1)).unwrap().mode, EXCLUSIVE);
+    bench.release(1);
+    bench.release(2);
+    assert_eq!(bench.downgrade(3).unwrap_err().kind(), ErrorKind::Conflict);
+}
+
 /// One step of a random history.
 #[derive(Clone, Debug)]
 enum Step {
     Acquire(u8, Mode, bool),
     Renew(u8),
+    Downgrade(u8),
     Release(u8),
     Revoke,
     Bury(u8),
@@ -405,6 +448,7 @@ fn steps(shared_or_permits: Mode) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (who.clone(), mode, any::<bool>()).prop_map(|(n, m, waits)| Step::Acquire(n, m, waits)),
         2 => who.clone().prop_map(Step::Renew),
+        3 => who.clone().prop_map(Step::Downgrade),
         4 => who.clone().prop_map(Step::Release),
         1 => Just(Step::Revoke),
         1 => who.clone().prop_map(Step::Bury),
@@ -422,6 +466,7 @@ fn take(bench: &mut Bench, step: &Step) {
         }
         Step::Acquire(number, mode, false) => drop(bench.attempt(*number, *mode)),
         Step::Renew(number) => drop(bench.renew(*number)),
+        Step::Downgrade(number) => drop(bench.downgrade(*number)),
         Step::Release(number) => drop(bench.release(*number)),
         Step::Revoke => drop(bench.revoke(None)),
         Step::Bury(number) => bench.bury(*number),

@@ -9,16 +9,16 @@ use std::ops::Bound;
 use lockfast_core::time::wall_clock;
 use lockfast_core::watch::EventFeeds;
 use lockfast_core::{
-    AcquireRequest, ClientId, ConnectContext, EventStream, Grant, HolderId, Label, LockName,
-    LockView, LossCause, LossReporter, Moment, Query, ReleaseOutcome, RenewOutcome, RenewRequest,
-    Result, RevokeOutcome, RevokeRequest, VersionedValue, WatchEvent, WatchKind, WriteOutcome,
-    WriteRequest,
+    AcquireRequest, ClientId, ConnectContext, DowngradeOutcome, DowngradeRequest, EventStream,
+    Grant, HolderId, Label, LockName, LockView, LossCause, LossReporter, Moment, Query,
+    ReleaseOutcome, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
+    VersionedValue, WatchEvent, WatchKind, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 
 use crate::claim::{Clock, Effect, Happening, Hold, Stage};
 use crate::counter::FenceCounter;
-use crate::queue::{Admission, Queue, Renewal, Revocation};
+use crate::queue::{Admission, Queue, Revocation};
 use crate::values::Values;
 
 /// The store.
@@ -197,17 +197,26 @@ impl Table {
             let renewal = self.change(&request.name, now, told, |entry, clock, _, _| {
                 entry.queue.renew(request, clock.now_ns)
             });
-            match renewal {
-                Renewal::Renewed => RenewOutcome::Renewed,
-                Renewal::Revoked(cause) => RenewOutcome::Lost(cause),
-                Renewal::Unknown { by: None } => RenewOutcome::Lost(LossCause::Forgotten),
-                Renewal::Unknown { by: Some(client) } => {
-                    let by = self.rest.label(&client).map(|label| label.to_string());
-                    RenewOutcome::Lost(LossCause::Taken { by })
-                }
+            match renewal.loss(|client| self.rest.label(client)) {
+                None => RenewOutcome::Renewed,
+                Some(cause) => RenewOutcome::Lost(cause),
             }
         };
         batch.iter().map(renew_one).collect()
+    }
+
+    pub(crate) fn downgrade(
+        &mut self,
+        request: &DowngradeRequest,
+        now: Moment,
+        told: &mut Told,
+    ) -> Result<DowngradeOutcome> {
+        let downgrade = self.change(&request.name, now, told, |entry, clock, rest, _| {
+            let (fences, effects) = (&mut rest.fences, &mut rest.effects);
+            entry.queue.downgrade(request.holder, clock, fences, effects)
+        })?;
+        let loss = downgrade.loss(|client| self.rest.label(client));
+        Ok(loss.map_or(DowngradeOutcome::Downgraded, DowngradeOutcome::Lost))
     }
 
     pub(crate) fn release(

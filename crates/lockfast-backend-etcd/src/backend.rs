@@ -7,9 +7,10 @@ use std::time::Duration;
 use lockfast_core::capability::{Expiry, Feature, FenceSurvival, Order, Reach, TtlLimits};
 use lockfast_core::task::Task;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, EventStream,
-    Guarantee, LockName, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
+    DowngradeRequest, EventStream, Guarantee, LockName, LockView, Profile, Query, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
+    VersionedValue, WriteOutcome, WriteRequest,
 };
 use lockfast_net::drive::Gather;
 use tokio::runtime::Handle;
@@ -76,11 +77,17 @@ pub(crate) fn profile(ttl_min: Duration) -> Profile {
             because: "etcd keeps whole seconds, and from its election timeout follows a minimum",
             ..TtlLimits::LOCKFAST
         },
-        lacks: &[(
-            Feature::Floor,
-            "a fence is the revision of the cluster, which nobody can raise; where revisions were \
+        lacks: &[
+            (
+                Feature::Downgrade,
+                "it has no step that does so; release the lock and read, or use embedded:",
+            ),
+            (
+                Feature::Floor,
+                "a fence is the revision of the cluster, which nobody can raise; where revisions were \
              lost, restore the cluster with --bump-revision",
-        )],
+            ),
+        ],
     }
 }
 
@@ -149,6 +156,11 @@ impl Backend for Etcd {
     fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
         let store = Arc::clone(&self.store);
         Box::pin(self.work(async move { Ok(store.renew(batch).await) }))
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Downgrade);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
-    ErrorKind, EventStream, Fence, Guarantee, HolderId, LockName, LockView, LossCause, Moment,
-    Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
-    RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext,
+    DowngradeOutcome, DowngradeRequest, Error, ErrorKind, EventStream, Feature, Fence, Guarantee,
+    HolderId, LockName, LockView, LossCause, Moment, Profile, Query, Refusal, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
+    VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -63,7 +64,10 @@ pub(crate) fn profile() -> Profile {
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
         ttl: TtlLimits::LOCKFAST,
-        lacks: &[],
+        lacks: &[(
+            Feature::Downgrade,
+            "it has no step that does so; release the lock and read, or use embedded:",
+        )],
     }
 }
 
@@ -196,6 +200,11 @@ impl Backend for Mysql {
             }
             Ok(outcomes)
         })
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Downgrade);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

@@ -14,10 +14,11 @@ use std::time::Duration;
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Feature, Grant, Guarantee, HolderId, LockName, LockView, LossCause, Mode, Moment,
-    Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
-    RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, Wait, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
+    DowngradeRequest, Error, ErrorKind, EventStream, Feature, Grant, Guarantee, HolderId, LockName,
+    LockView, LossCause, Mode, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest,
+    RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue,
+    Wait, WriteOutcome, WriteRequest,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -102,6 +103,10 @@ pub(crate) fn profile() -> Profile {
             ..TtlLimits::LOCKFAST
         },
         lacks: &[
+            (
+                Feature::Downgrade,
+                "it has no step that does so; release the lock and read, or use embedded:",
+            ),
             (Feature::Permits, "an advisory lock is exclusive or shared; use mode=lease"),
             (
                 Feature::LockDelay,
@@ -337,6 +342,11 @@ impl Backend for Shared {
             }
             Ok(outcomes)
         })
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Downgrade);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error,
-    EventStream, Guarantee, HolderId, LockName, LockView, Moment, Profile, Query, Refusal,
-    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
-    RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest, jitter,
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
+    DowngradeRequest, Error, EventStream, Feature, Guarantee, HolderId, LockName, LockView, Moment,
+    Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest, jitter,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -122,7 +122,10 @@ pub(crate) fn profile() -> Profile {
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
         ttl: TtlLimits::LOCKFAST,
-        lacks: &[],
+        lacks: &[(
+            Feature::Downgrade,
+            "it has no step that does so; release the lock and read, or use embedded:",
+        )],
     }
 }
 
@@ -270,6 +273,11 @@ impl Backend for Postgres {
             }
             Ok(outcomes)
         })
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Downgrade);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

@@ -8,10 +8,11 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::error::quote;
 use lockfast_core::task::Task;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext, Error,
-    ErrorKind, EventStream, Guarantee, LockName, LockView, LossCause, Moment, Profile, Query,
-    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
-    RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext,
+    DowngradeOutcome, DowngradeRequest, Error, ErrorKind, EventStream, Feature, Guarantee,
+    LockName, LockView, LossCause, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest,
+    RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue,
+    WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -124,7 +125,10 @@ pub(crate) fn profile(on_data_loss: &OnDataLoss) -> Profile {
                 ..TtlLimits::LOCKFAST
             },
         },
-        lacks: &[],
+        lacks: &[(
+            Feature::Downgrade,
+            "it has no step that does so; release the lock and read, or use embedded:",
+        )],
     }
 }
 
@@ -389,6 +393,11 @@ impl Backend for Redis {
             }
             Ok(outcomes)
         })
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Downgrade);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

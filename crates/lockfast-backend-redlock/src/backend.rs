@@ -7,10 +7,10 @@ use std::time::Duration;
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Feature, Guarantee, LockName, LockView, Moment, Profile, Query, Refusal,
-    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
-    RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
+    DowngradeRequest, Error, ErrorKind, EventStream, Feature, Guarantee, LockName, LockView,
+    Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
+    Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -146,6 +146,7 @@ pub(crate) fn profile(nodes: usize) -> Profile {
         lacks: &[
             (Feature::Shared, ONE_HOLDER),
             (Feature::Permits, ONE_HOLDER),
+            (Feature::Downgrade, ONE_HOLDER),
             (Feature::Values, NO_ORDER),
         ],
     }
@@ -208,6 +209,11 @@ impl Backend for Redlock {
 
     fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
         Box::pin(renew_all(&self.store, batch, 2 * LOCKS_MAX))
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Downgrade);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use lockfast_core::capability::{Expiry, Feature, FenceSurvival, Order, Reach, TtlLimits};
 use lockfast_core::task::Task;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, Change, ConnectContext, Error,
-    ErrorKind, EventStream, Guarantee, LockName, LockView, Profile, Query, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest,
-    VersionedValue, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, Change, ConnectContext,
+    DowngradeOutcome, DowngradeRequest, Error, ErrorKind, EventStream, Guarantee, LockName,
+    LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -83,6 +83,10 @@ pub(crate) fn profile((least, most): (Duration, Duration), is_alone: bool) -> Pr
             because: if is_alone { TICKS } else { TICKS_OF_SEVERAL },
         },
         lacks: &[
+            (
+                Feature::Downgrade,
+                "it has no step that does so; release the lock and read, or use embedded:",
+            ),
             (Feature::Detached, SESSION_ENDS),
             (Feature::Floor, CREATED),
             (Feature::ValueExpiry, NO_TTL_NODES),
@@ -183,6 +187,11 @@ impl Backend for Zookeeper {
     fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
         let renewing = renewal::renew(Arc::clone(&self.store), batch);
         Box::pin(self.work(async { Ok(renewing.await) }))
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Downgrade);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

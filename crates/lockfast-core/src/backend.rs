@@ -10,11 +10,14 @@ use tokio::runtime::Handle;
 use crate::capability::Profile;
 use crate::error::Result;
 use crate::grant::{
-    AcquireOutcome, LossCause, ReleaseOutcome, RenewOutcome, RevokeOutcome, SessionId,
+    AcquireOutcome, DowngradeOutcome, LossCause, ReleaseOutcome, RenewOutcome, RevokeOutcome,
+    SessionId,
 };
 use crate::holder::{ClientId, HolderId, Label};
 use crate::name::LockName;
-use crate::request::{AcquireRequest, Query, ReleaseRequest, RenewRequest, RevokeRequest};
+use crate::request::{
+    AcquireRequest, DowngradeRequest, Query, ReleaseRequest, RenewRequest, RevokeRequest,
+};
 use crate::value::{VersionedValue, WriteOutcome, WriteRequest};
 use crate::view::LockView;
 use crate::watch::EventStream;
@@ -34,7 +37,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///   a second grant, a second fence or a deadlock with oneself.
 /// - **Fenced.** Each grant's fence is higher than that of every earlier grant of the lock, over
 ///   release, expiry and restart.
-/// - **Only the holder.** Renewing and releasing compare the holder id in the store.
+/// - **Only the holder.** Renewing, downgrading and releasing compare the holder id in the store.
 ///
 /// # Batching
 /// The engine calls [`acquire`](Backend::acquire) and [`release`](Backend::release) once per
@@ -75,6 +78,43 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// To be correct: never creates, never changes a fence, and one lease that is lost or that
     /// nobody answers for does not disturb the others.
     fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>>;
+
+    /// Lets a holder that has the lock alone have it shared from now on, without giving it back.
+    ///
+    /// To be correct:
+    /// - **one step**: the holder's mode changes, and everybody whom that lets in is granted, at one
+    ///   moment, by the rule of [`queue`](crate::queue). The line is walked as after a release, with this
+    ///   claim in its old place as a shared one: shared claims behind it are granted up to the next
+    ///   exclusive one, which goes on waiting, and so does everybody behind that. They are woken as by a
+    ///   release. At no moment is the lock free, and no exclusive claim is granted before this holder and
+    ///   all other shared ones ahead of it have left;
+    /// - **the same lease**: the place in the line, the fence, the ttl, the lock-delay and the moment at
+    ///   which the lease ends stay as they are, also of one that was only handed over
+    ///   ([`Grant::brief`](crate::Grant::brief)). It is renewed, released, revoked and lost as before;
+    /// - **shared from then on** for whoever looks ([`inspect`](Backend::inspect)) and for a repeated
+    ///   [`acquire`](Backend::acquire) of the holder: as shared it answers the same fence, as exclusive it
+    ///   is [`AlreadyHeld`](crate::ErrorKind::AlreadyHeld). [`watch`](Backend::watch) tells of those who are
+    ///   let in, and nothing of the downgrade itself;
+    /// - **idempotent**: a holder that has the lock shared, by an earlier downgrade or because it asked for
+    ///   it so, is answered [`Downgraded`](DowngradeOutcome::Downgraded), and nothing changes. So a
+    ///   request whose answer was lost can be repeated;
+    /// - **only the holder**: one that does not have the lock, because it never asked, still waits, has
+    ///   released it, or lost it by expiry or revocation, is answered
+    ///   [`Lost`](DowngradeOutcome::Lost) with the cause that a renewal would tell. Nothing is created or
+    ///   changed, and a request that arrives after the holder's release does nothing;
+    /// - **one use of a name**: when the holder has a permit, or when permits stand anywhere in the line
+    ///   behind an exclusive holder, it is [`Conflict`](crate::ErrorKind::Conflict), as
+    ///   [`check_use`](crate::queue::check_use) says it of the whole line for
+    ///   [`Mode::Shared`](crate::Mode::Shared), and nothing has changed. Where claims enter a line without
+    ///   a step in common with this one, a permit that came at the same moment may be overlooked and is
+    ///   then counted as behind a shared holder; it is never granted beside an exclusive one.
+    ///
+    /// A renewal of the same lease may be on its way at the same time. Both take effect, in either order.
+    /// After any other error the holder has the lock in one of the two modes; a repetition tells that it is
+    /// shared.
+    ///
+    /// A store that lacks [`Feature::Downgrade`](crate::Feature::Downgrade) says so.
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>>;
 
     /// Gives back what the holder has, or removes its waiting claim.
     ///

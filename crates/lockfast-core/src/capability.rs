@@ -126,6 +126,9 @@ pub enum Feature {
     Shared,
     /// [`Mode::Permit`].
     Permits,
+    /// A writer becomes a reader without giving the lock back:
+    /// [`downgrade`](crate::Backend::downgrade). Only where there are shared locks.
+    Downgrade,
     /// A lock that is not released stays taken for longer than its ttl:
     /// [`lock_delay`](crate::AcquireRequest::lock_delay).
     LockDelay,
@@ -147,6 +150,7 @@ impl fmt::Display for Feature {
         f.write_str(match self {
             Self::Shared => "shared locks",
             Self::Permits => "permits",
+            Self::Downgrade => "downgrade of a writer to a reader",
             Self::LockDelay => "lock-delay",
             Self::Detached => "leases that outlive their process",
             Self::Floor => "floor for the fence",

@@ -47,7 +47,7 @@ pub enum ErrorKind {
     AlreadyHeld,
     /// The name is in use in a way that does not go with the request (another permit limit, say).
     Conflict,
-    /// Two tokens of different locks were compared.
+    /// Two things of different locks were put together: their tokens compared, say.
     DifferentLock,
     /// What is written to has seen a later grant; [`Error::fence_seen`] says which.
     StaleFence,

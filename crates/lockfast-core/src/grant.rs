@@ -121,6 +121,15 @@ pub enum RenewOutcome {
     Unanswered(Error),
 }
 
+/// The answer to a downgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DowngradeOutcome {
+    /// The holder has the lock shared, by this request or since an earlier one.
+    Downgraded,
+    /// The holder does not have it (any more). Nothing was changed.
+    Lost(LossCause),
+}
+
 /// The answer to a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseOutcome {

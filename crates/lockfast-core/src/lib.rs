@@ -64,14 +64,17 @@ pub use failure::Failure;
 pub use fence::{Fence, FencingToken};
 pub use gate::{GateAnswer, GateStatement};
 pub use grant::{
-    AcquireOutcome, Grant, LossCause, Refusal, ReleaseOutcome, RenewOutcome, RevokeOutcome,
-    SessionId,
+    AcquireOutcome, DowngradeOutcome, Grant, LossCause, Refusal, ReleaseOutcome, RenewOutcome,
+    RevokeOutcome, SessionId,
 };
 pub use holder::{ClientId, HolderId, Label};
 pub use jitter::jitter;
 pub use migration::Migration;
 pub use name::LockName;
-pub use request::{AcquireRequest, Mode, Query, ReleaseRequest, RenewRequest, RevokeRequest, Wait};
+pub use request::{
+    AcquireRequest, DowngradeRequest, Mode, Query, ReleaseRequest, RenewRequest, RevokeRequest,
+    Wait,
+};
 pub use time::{Alarm, Moment};
 pub use value::{Change, Expected, Version, VersionedValue, WriteOutcome, WriteRequest};
 pub use view::{HolderView, LockView};

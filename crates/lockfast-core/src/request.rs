@@ -117,6 +117,16 @@ pub struct RenewRequest {
     pub lock_delay: Duration,
 }
 
+/// A holder that has a lock alone wants to have it together with others from now on. The time of its
+/// lease does not change.
+#[derive(Clone, Debug)]
+pub struct DowngradeRequest {
+    /// Which lock.
+    pub name: LockName,
+    /// Whose lease.
+    pub holder: HolderId,
+}
+
 /// Gives a lock back, or gives up wanting it.
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Error, ErrorKind, EventStream, LockName,
-    LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
-    RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, DowngradeOutcome, DowngradeRequest, Error,
+    ErrorKind, EventStream, LockName, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest,
+    RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome,
+    WriteRequest,
 };
 use tokio::runtime::Handle;
 
@@ -40,6 +41,8 @@ pub enum Operation {
     Renew,
     /// [`Backend::release`].
     Release,
+    /// [`Backend::downgrade`].
+    Downgrade,
     /// Everything else.
     Other,
 }
@@ -50,8 +53,8 @@ pub struct FaultSwitch(Arc<Switches>);
 
 #[derive(Debug, Default)]
 struct Switches {
-    faults: Mutex<[Option<Fault>; 4]>,
-    counts: [AtomicUsize; 4],
+    faults: Mutex<[Option<Fault>; 5]>,
+    counts: [AtomicUsize; 5],
 }
 
 impl FaultSwitch {
@@ -62,7 +65,7 @@ impl FaultSwitch {
 
     /// Sets the fault of all operations.
     pub fn set_all(&self, fault: Fault) {
-        *self.0.faults.lock().expect("no panic") = [Some(fault); 4];
+        *self.0.faults.lock().expect("no panic") = [Some(fault); 5];
     }
 
     /// How often an operation was begun.
@@ -97,18 +100,19 @@ impl Flaky {
         act: impl FnOnce() -> BoxFuture<'a, Result<T>> + Send + 'a,
     ) -> BoxFuture<'a, Result<T>> {
         Box::pin(async move {
+            let timers = &self.timers;
             match self.switch.begin(operation) {
                 Fault::Pass => act().await,
                 Fault::Fail => Err(unreachable()),
                 Fault::Refuse => Err(Error::new(ErrorKind::Permission, "refused by a test")),
                 Fault::Hang => std::future::pending().await,
                 Fault::DelayRequest(delay) => {
-                    self.sleep(delay).await;
+                    sleep(timers, delay).await;
                     act().await
                 }
                 Fault::DelayReply(delay) => {
                     let answer = act().await;
-                    self.sleep(delay).await;
+                    sleep(timers, delay).await;
                     answer
                 }
                 Fault::SwallowReply => {
@@ -118,11 +122,13 @@ impl Flaky {
             }
         })
     }
+}
 
-    async fn sleep(&self, delay: Duration) {
-        // The runtime may have ended; then there is nothing to wait for.
-        let _ = self.timers.spawn(tokio::time::sleep(delay)).await;
-    }
+/// Sleeps on the timers of that runtime, whatever the caller has: made inside its task, because a timer
+/// belongs to the runtime in which it is made.
+async fn sleep(timers: &Handle, delay: Duration) {
+    // The runtime may have ended; then there is nothing to wait for.
+    let _ = timers.spawn(async move { tokio::time::sleep(delay).await }).await;
 }
 
 fn unreachable() -> Error {
@@ -140,6 +146,10 @@ impl Backend for Flaky {
 
     fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
         self.carry(Operation::Renew, || self.inner.renew(batch))
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        self.carry(Operation::Downgrade, || self.inner.downgrade(request))
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {
@@ -164,5 +174,26 @@ impl Backend for Flaky {
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
         self.carry(Operation::Other, || self.inner.watch())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// B180: a delay is on the timers that were lent, and needs no runtime of its caller.
+    #[test]
+    fn a_delay_needs_no_runtime_of_its_caller() {
+        let timers = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let mut delay = pin!(sleep(timers.handle(), Duration::from_secs(60)));
+        assert!(delay.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        timers.shutdown_background();
     }
 }

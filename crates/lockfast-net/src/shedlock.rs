@@ -17,11 +17,11 @@ use std::time::{Duration, SystemTime};
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, Feature, Fence, Grant, Guarantee, HolderId, HolderView, Label, LockName, LockView,
-    LossCause, Mode, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, Wait,
-    WriteOutcome, WriteRequest, jitter,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
+    DowngradeRequest, Error, ErrorKind, EventStream, Feature, Fence, Grant, Guarantee, HolderId,
+    HolderView, Label, LockName, LockView, LossCause, Mode, Moment, Profile, Query, Refusal,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
+    RevokeRequest, TtlLimits, VersionedValue, Wait, WriteOutcome, WriteRequest, jitter,
 };
 
 pub use desk::Remedy;
@@ -51,6 +51,7 @@ pub fn profile(backend: &'static str) -> Profile {
         lacks: &[
             (Feature::Shared, "a row of ShedLock has one owner; use mode=lease"),
             (Feature::Permits, "a row of ShedLock has one owner; use mode=lease"),
+            (Feature::Downgrade, "a row of ShedLock has one owner; use mode=lease"),
             (Feature::Floor, "a row that a Java program takes over forgets it; use mode=lease"),
             (
                 Feature::Line,
@@ -400,6 +401,11 @@ impl Backend for Shedlock {
             }
             Ok(outcomes)
         })
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        let unsupported = || self.profile().unsupported(Feature::Downgrade);
+        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

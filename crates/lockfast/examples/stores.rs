@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast::backend::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, EventStream, Query, ReleaseRequest,
-    RenewOutcome, RenewRequest, RevokeRequest, VersionedValue, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, DowngradeOutcome, DowngradeRequest,
+    EventStream, Query, ReleaseRequest, RenewOutcome, RenewRequest, RevokeRequest, VersionedValue,
+    WriteOutcome, WriteRequest,
 };
 use lockfast::{
-    Error, ErrorKind, Fence, HolderId, LockName, LockView, Locker, MultiLock, Options, Profile,
-    ReleaseOutcome, Result, RevokeOutcome,
+    Error, ErrorKind, Feature, Fence, HolderId, LockName, LockView, Locker, MultiLock, Options,
+    Profile, ReleaseOutcome, Result, RevokeOutcome,
 };
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -33,6 +34,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const PRIMITIVES: &[Primitive] = &[
     Primitive { name: "Mutex", ask: |locker| locker.mutex("a").map(drop) },
     Primitive { name: "RwLock", ask: |locker| locker.rwlock("a").map(drop) },
+    Primitive { name: "RwLock with downgrade", ask: ask_for_downgrade },
     Primitive { name: "Semaphore", ask: |locker| locker.semaphore("a", 2).map(drop) },
     Primitive {
         name: "MultiLock",
@@ -65,6 +67,12 @@ const PRIMITIVES: &[Primitive] = &[
 /// A time for which the store can keep a lock.
 fn at_most(locker: &Locker) -> Duration {
     locker.profile().ttl.fit(MINUTE)
+}
+
+/// Nobody has a writer's guard of an empty store; what refuses one that is there is the profile.
+fn ask_for_downgrade(locker: &Locker) -> Result<()> {
+    locker.rwlock("a")?;
+    locker.profile().require(Feature::Downgrade)
 }
 
 /// To give one back is refused as to take one is.
@@ -109,6 +117,10 @@ impl Backend for Empty {
     }
 
     fn renew(&self, _: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
+        refuse()
+    }
+
+    fn downgrade(&self, _: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
         refuse()
     }
 

@@ -7,10 +7,10 @@ use std::task::Poll;
 
 use lockfast_core::error::quote;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Error, ErrorKind,
-    EventStream, LockName, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest, VersionedValue, WatchKind, WriteOutcome,
-    WriteRequest,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
+    DowngradeRequest, Error, ErrorKind, EventStream, LockName, LockView, Profile, Query,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
+    RevokeRequest, VersionedValue, WatchKind, WriteOutcome, WriteRequest,
 };
 use tokio::runtime::Handle;
 
@@ -132,6 +132,14 @@ impl Backend for Prefixed {
             Ok(()) => self.store.renew(batch),
             Err(error) => Box::pin(async { Err(error) }),
         }
+    }
+
+    fn downgrade(&self, mut request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        Box::pin(async move {
+            let full = self.full(&request.name)?;
+            let name = std::mem::replace(&mut request.name, full);
+            self.store.downgrade(request).await.map_err(|error| rename(error, &name))
+        })
     }
 
     fn release(&self, mut request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

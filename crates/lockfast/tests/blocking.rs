@@ -58,7 +58,11 @@ fn take_locks(locker: &Locker) -> Result<()> {
     assert!(!rw.try_write()?.is_acquired());
     one.release()?;
     two.release()?;
-    rw.write()?.release()?;
+    let writer = rw.write()?;
+    rw.downgrade(&writer)?;
+    assert_eq!(writer.mode(), Mode::Shared);
+    rw.read()?.release()?;
+    writer.release()?;
     assert_eq!(rw.run_read(|lease| lease.mode())?, Mode::Shared);
     assert_eq!(rw.run_write(|lease| lease.mode())?, Mode::Exclusive);
 

@@ -20,9 +20,9 @@ use lockfast::{
 };
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, Grant, LossReporter, Query,
-    ReleaseRequest, RenewOutcome, RenewRequest, RevokeRequest, SessionId, VersionedValue,
-    WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
+    DowngradeRequest, Grant, LossReporter, Query, ReleaseRequest, RenewOutcome, RenewRequest,
+    RevokeRequest, SessionId, VersionedValue, WriteOutcome, WriteRequest,
 };
 
 const LEASES: usize = 10_000;
@@ -108,6 +108,10 @@ impl Backend for Shared {
     fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
         self.0.renewals.fetch_add(batch.len() as u64, Ordering::SeqCst);
         Box::pin(async move { Ok(batch.iter().map(|_| RenewOutcome::Renewed).collect()) })
+    }
+
+    fn downgrade(&self, _: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        Box::pin(async { Ok(DowngradeOutcome::Downgraded) })
     }
 
     fn release(&self, _: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

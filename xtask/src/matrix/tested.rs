@@ -17,6 +17,10 @@ const SHOWN: &[Shown] = &[
         "RwLock",
         &["shared::holders_are_together", "primitives::a_rwlock_has_readers_or_a_writer"],
     ),
+    shown(
+        "RwLock with downgrade",
+        &["downgrade::lets_readers_in_up_to_the_next_writer", "writer::becomes_a_reader"],
+    ),
     shown("Semaphore", &["permits::are_all_given_out", "primitives::a_semaphore_has_permits"]),
     shown(
         "MultiLock",

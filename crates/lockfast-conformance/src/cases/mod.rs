@@ -2,6 +2,7 @@
 
 mod cancellation;
 mod deadline;
+mod downgrade;
 mod exclusion;
 mod fencing;
 mod inspect;
@@ -31,6 +32,7 @@ pub(crate) const GROUPS: &[&Group] = &[
     &queue::GROUP,
     &waiting::GROUP,
     &shared::GROUP,
+    &downgrade::GROUP,
     &permits::GROUP,
     &lock_delay::GROUP,
     &names::GROUP,

@@ -11,6 +11,7 @@ mod process;
 mod reentrance;
 mod refresh;
 mod shared_state;
+mod writer;
 
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub(crate) const GROUPS: &[&Group] = &[
     &reentrance::GROUP,
     &refresh::GROUP,
     &shared_state::GROUP,
+    &writer::GROUP,
 ];
 
 const LONG_TTL: Duration = Duration::from_secs(60);

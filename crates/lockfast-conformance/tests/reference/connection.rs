@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, EventStream, Feature,
-    LockName, LockView, Moment, Profile, Query, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest, VersionedValue, Wait, WriteOutcome,
-    WriteRequest,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
+    DowngradeRequest, EventStream, Feature, LockName, LockView, Moment, Profile, Query,
+    ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
+    RevokeRequest, VersionedValue, Wait, WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 
@@ -108,6 +108,13 @@ impl Backend for Connection {
                 batch.sort_by(|a, b| a.name.cmp(&b.name));
             }
             Ok(batch.iter().map(|request| self.store.renew(request)).collect())
+        })
+    }
+
+    fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
+        Box::pin(async move {
+            self.store.profile.require(Feature::Downgrade)?;
+            self.store.downgrade(&request)
         })
     }
 

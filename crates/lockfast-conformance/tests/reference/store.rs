@@ -8,11 +8,12 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::time::wall_clock;
 use lockfast_core::watch::EventFeeds;
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Change, ClientId, ConnectContext, Error, ErrorKind,
-    EventStream, Expected, Feature, Fence, Grant, Guarantee, HolderId, HolderView, Label, LockName,
-    LockView, LossCause, LossReporter, Mode, Moment, Profile, Query, Refusal, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
-    Version, VersionedValue, Wait, WatchEvent, WatchKind, WriteOutcome, WriteRequest,
+    AcquireOutcome, AcquireRequest, Change, ClientId, ConnectContext, DowngradeOutcome,
+    DowngradeRequest, Error, ErrorKind, EventStream, Expected, Feature, Fence, Grant, Guarantee,
+    HolderId, HolderView, Label, LockName, LockView, LossCause, LossReporter, Mode, Moment,
+    Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest, TtlLimits, Version, VersionedValue, Wait, WatchEvent, WatchKind,
+    WriteOutcome, WriteRequest,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -352,7 +353,9 @@ impl Store {
         let (answer, answered) = oneshot::channel();
         let known = claims.iter_mut().find(|claim| claim.request.holder == request.holder);
         if let Some(claim) = known.filter(|_| !self.has(Defect::RepeatIsSecondClaim)) {
-            if claim.request.mode != request.mode && !self.has(Defect::ModeChanges) {
+            let is_hidden = self.has(Defect::DowngradeIsHidden)
+                && (claim.request.mode, request.mode) == (Mode::Shared, Mode::Exclusive);
+            if claim.request.mode != request.mode && !is_hidden && !self.has(Defect::ModeChanges) {
                 return Entered::Now(Err(Error::new(ErrorKind::AlreadyHeld, "it is held")));
             }
             let Some(granted) = &mut claim.granted else {
@@ -440,6 +443,49 @@ impl Store {
                 })
             }
         }
+    }
+
+    pub(crate) fn downgrade(&self, request: &DowngradeRequest) -> Result<DowngradeOutcome> {
+        let name = self.key(&request.name);
+        let state = &mut *self.lock();
+        let claims = state.locks.entry(name.clone()).or_default();
+        let is_held = |claim: &Claim| {
+            claim.granted.is_some()
+                && (claim.request.holder == request.holder
+                    || self.has(Defect::DowngradeIgnoresHolder))
+        };
+        let Some(at) = claims.iter().position(is_held) else {
+            return Ok(DowngradeOutcome::Lost(LossCause::Forgotten));
+        };
+        let is_permit = |claim: &Claim| matches!(claim.request.mode, Mode::Permit { .. });
+        if claims.iter().any(is_permit) && !self.has(Defect::DowngradeIgnoresPermits) {
+            return Err(Error::new(ErrorKind::Conflict, "it has permits"));
+        }
+        if claims[at].request.mode == Mode::Shared && self.has(Defect::RepeatedDowngradeIsLost) {
+            return Ok(DowngradeOutcome::Lost(LossCause::Forgotten));
+        }
+        if !self.has(Defect::DowngradeDoesNothing) {
+            claims[at].request.mode = Mode::Shared;
+        }
+        if self.has(Defect::DowngradeIsTwoSteps) {
+            // What was given up for a moment comes back behind whoever came in.
+            let claim = claims.remove(at);
+            self.settle(state, &name);
+            state.locks.entry(name.clone()).or_default().push(claim);
+            return Ok(DowngradeOutcome::Downgraded);
+        }
+        if self.has(Defect::DowngradeRaisesFence) {
+            state.fence += 1;
+            let fence = Fence::new(state.fence)?;
+            claims[at].granted.as_mut().unwrap().fence = fence;
+        }
+        if self.has(Defect::DowngradeProlongs) {
+            let AcquireRequest { ttl, lock_delay, .. } = claims[at].request;
+            claims[at].granted.as_mut().unwrap().expires =
+                self.expiry(Moment::now(), ttl, lock_delay);
+        }
+        self.settle(state, &name);
+        Ok(DowngradeOutcome::Downgraded)
     }
 
     pub(crate) fn release(&self, request: &ReleaseRequest) -> ReleaseOutcome {

@@ -142,6 +142,10 @@ impl Guard {
         Self { guard, lease }
     }
 
+    pub(super) fn inner(&self) -> &crate::Guard {
+        &self.guard
+    }
+
     /// As [`Guard::lease`](crate::Guard::lease). See [`Lease`] for an example.
     pub fn lease(&self) -> &Lease {
         &self.lease

@@ -617,6 +617,25 @@ impl RwLock {
         Ok(block_on(self.0.try_write())?.map(Guard::new))
     }
 
+    /// As [`RwLock::downgrade`](crate::RwLock::downgrade).
+    ///
+    /// ```
+    /// # fn main() -> lockfast::Result<()> {
+    /// let catalog = lockfast::blocking::Locker::connect("memory:")?.rwlock("catalog")?;
+    /// let guard = catalog.write()?;
+    /// println!("written with fence {}", guard.check()?.fence);
+    /// catalog.downgrade(&guard)?;
+    /// let other = catalog.read()?; // together with the guard
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn downgrade(&self, writer: &Guard) -> Result<()> {
+        block_on(self.0.downgrade(writer.inner()))
+    }
+
     /// As [`RwLock::run_read`](crate::RwLock::run_read), but nobody can stop a thread: `body` checks its lease before
     /// each side effect.
     ///

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lockfast_core::{Error, Fence, Grant, HolderId, LockName, LossCause, Mode, Moment, Result};
 use tokio::sync::Notify;
 
+use super::downgrade::HeldMode;
 use super::policy::Policy;
 use super::state::{Action, Event, LeaseState, Phase};
 use super::undo;
@@ -17,13 +18,13 @@ pub(crate) struct LeaseCell {
     pub(crate) store: Arc<Store>,
     pub(crate) name: LockName,
     pub(crate) holder: HolderId,
-    pub(crate) mode: Mode,
     pub(crate) fence: Fence,
     /// How many guards there are; the lease is given back with the last.
     pub(crate) guards: AtomicUsize,
     /// The schedule entry of the keeper that counts; any other is out of date.
     pub(crate) scheduled_ns: AtomicU64,
     granted_at: Moment,
+    mode: Mutex<HeldMode>,
     state: Mutex<LeaseState>,
     version: AtomicU64,
     changed: Notify,
@@ -43,11 +44,11 @@ impl LeaseCell {
             store,
             name,
             holder,
-            mode,
             fence: grant.fence,
             guards: AtomicUsize::new(1),
             scheduled_ns: AtomicU64::new(0),
             granted_at: grant.from,
+            mode: Mutex::new(HeldMode::Granted(mode)),
             state: Mutex::new(LeaseState::new(
                 grant,
                 Moment::now(),
@@ -125,6 +126,11 @@ impl LeaseCell {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, LeaseState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How it is held. Whoever counts another guard keeps this meanwhile.
+    pub(crate) fn held_mode(&self) -> MutexGuard<'_, HeldMode> {
+        self.mode.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a release has to name.

@@ -1,9 +1,12 @@
 //! What a caller holds: a [`Guard`] that gives the lock back, and the [`Lease`] that it stands
 //! for, which can be handed to whatever works under it.
 
+use std::future::{Future, poll_fn};
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use lockfast_core::{
@@ -110,9 +113,11 @@ impl Lease {
         &self.0.name
     }
 
-    /// How it is held. See [`AnyLock`](crate::AnyLock) for an example.
+    /// How it is held; a writer's lease is shared from the moment at which
+    /// [`RwLock::downgrade`](crate::RwLock::downgrade) was asked for, unless that was refused. See
+    /// [`AnyLock`](crate::AnyLock) for an example.
     pub fn mode(&self) -> Mode {
-        self.0.mode
+        self.0.held_mode().mode()
     }
 
     /// The fence of this grant: higher than that of every earlier one.
@@ -327,6 +332,19 @@ impl Lease {
         }
     }
 
+    /// Runs `body`, which is dropped where it stands when the lease is lost.
+    pub(crate) async fn unless_lost<T>(&self, body: impl Future<Output = T>) -> Result<T> {
+        let mut body = pin!(body);
+        let mut lost = pin!(self.lost());
+        poll_fn(|context| {
+            if let Poll::Ready(cause) = lost.as_mut().poll(context) {
+                return Poll::Ready(Err(Error::lost(self.name(), cause)));
+            }
+            body.as_mut().poll(context).map(Ok)
+        })
+        .await
+    }
+
     fn not_held(&self) -> Error {
         Error::new(ErrorKind::NotHeld, "it was released already").with_lock(&self.0.name)
     }
@@ -336,7 +354,7 @@ impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lease")
             .field("lock", &self.0.name)
-            .field("mode", &self.0.mode)
+            .field("mode", &self.mode())
             .field("fence", &self.0.fence)
             .field("status", &self.status())
             .finish_non_exhaustive()
@@ -463,10 +481,15 @@ impl Guard {
         &self.lease
     }
 
-    /// Another guard of a lease, if it is held and not about to be given back.
-    pub(crate) fn again(cell: Arc<LeaseCell>) -> Option<Self> {
+    /// Another guard of a lease, if it is held in this mode and not about to be given back.
+    pub(crate) fn again(cell: Arc<LeaseCell>, mode: Mode) -> Option<Self> {
         let one_more = |guards: usize| (guards > 0).then_some(guards + 1);
+        let held = cell.held_mode();
+        if held.mode() != mode {
+            return None;
+        }
         cell.guards.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        drop(held);
         // It is counted from here on, also when it turns out to be of no use.
         let guard = Self::new(cell);
         guard.is_held().then_some(guard)

@@ -10,6 +10,7 @@ use lockfast_core::{LockName, Mode};
 
 use super::acquire::Target;
 use super::cell::LeaseCell;
+use super::handle::Guard;
 
 /// One who may take a lock that it has already. Cheap to clone; all clones are the same holder, also
 /// in other tasks and threads of this process.
@@ -17,7 +18,8 @@ use super::cell::LeaseCell;
 /// What it takes with [`acquire_as`](crate::Mutex::acquire_as) again before it was given back is
 /// another guard of the same grant: the store is not asked, the fence is the same, the lock is given
 /// back with the last guard, and a loss is told to all of them. Locks of other names, modes and
-/// connections are independent, so a holder that reads and wants to write waits for itself.
+/// connections are independent, so a holder that reads and wants to write waits for itself. A writer's
+/// lease that was [downgraded](crate::RwLock::downgrade) is a reader's from then on.
 ///
 /// ```
 /// use lockfast::{Holder, Locker, Mutex, Released};
@@ -46,9 +48,24 @@ pub struct Holder(Arc<Mutex<HashMap<Key, Arc<Seat>>>>);
 /// connection, so no other can be there.
 type Key = (usize, LockName, Mode);
 
-/// The lease that a holder has of one lock. It is locked while the store is asked for one, so that a
-/// holder does not stand in line behind itself.
-pub(crate) type Seat = tokio::sync::Mutex<Weak<LeaseCell>>;
+/// The lease that a holder was granted of one lock.
+#[derive(Default)]
+pub(crate) struct Seat {
+    /// Locked while the store is asked for one, so that a holder does not stand in line behind itself.
+    pub(crate) asking: tokio::sync::Mutex<()>,
+    lease: Mutex<Weak<LeaseCell>>,
+}
+
+impl Seat {
+    /// The store has granted it.
+    pub(crate) fn take(&self, cell: &Arc<LeaseCell>) {
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(cell);
+    }
+
+    fn lease(&self) -> Option<Arc<LeaseCell>> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+}
 
 impl Holder {
     /// A new holder, who has nothing. See [`Holder`] for an example.
@@ -58,7 +75,7 @@ impl Holder {
 
     /// Where this holder's lease of a lock is kept.
     pub(crate) fn seat(&self, target: &Target) -> Arc<Seat> {
-        let key = (Arc::as_ptr(&target.store).addr(), target.name.clone(), target.mode);
+        let key = key(target, target.mode);
         let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seat) = seats.get(&key) {
             return Arc::clone(seat);
@@ -67,13 +84,30 @@ impl Holder {
         seats.retain(|_, seat| is_in_use(seat));
         Arc::clone(seats.entry(key).or_default())
     }
+
+    /// Another guard of what this holder has. A reader's may have been a writer's.
+    pub(crate) fn again(&self, target: &Target) -> Option<Guard> {
+        let granted: &[Mode] = match &target.mode {
+            Mode::Shared => &[Mode::Shared, Mode::Exclusive],
+            mode => std::slice::from_ref(mode),
+        };
+        let leases: Vec<Arc<LeaseCell>> = {
+            let seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let lease = |mode: &Mode| seats.get(&key(target, *mode))?.lease();
+            granted.iter().filter_map(lease).collect()
+        };
+        leases.into_iter().find_map(|cell| Guard::again(cell, target.mode))
+    }
+}
+
+fn key(target: &Target, mode: Mode) -> Key {
+    (Arc::as_ptr(&target.store).addr(), target.name.clone(), mode)
 }
 
 /// Whether somebody asks for the lease, or has it.
 fn is_in_use(seat: &Arc<Seat>) -> bool {
     let is_held = |cell: Arc<LeaseCell>| cell.guards.load(Ordering::Acquire) > 0;
-    Arc::strong_count(seat) > 1
-        || seat.try_lock().is_ok_and(|lease| lease.upgrade().is_some_and(is_held))
+    Arc::strong_count(seat) > 1 || seat.lease().is_some_and(is_held)
 }
 
 impl fmt::Debug for Holder {

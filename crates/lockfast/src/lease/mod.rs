@@ -11,12 +11,13 @@
 //!
 //! `state` decides, `driver` carries out, `cell` is what a guard and the driver share; `acquire`
 //! leads to a lease, `registry` finds the lease of a holder and `sessions` those of a session, `undo`
-//! takes back what must not stay, `holder` counts those who take a lock again that they have, `keeper` is
+//! takes back what must not stay, `downgrade` makes a reader of a writer, `holder` counts those who take a lock again that they have, `keeper` is
 //! the thread and the runtime that it all rests on.
 
 pub(crate) mod acquire;
 pub(crate) mod cell;
 pub(crate) mod deadline;
+pub(crate) mod downgrade;
 pub(crate) mod driver;
 pub(crate) mod handle;
 pub(crate) mod holder;

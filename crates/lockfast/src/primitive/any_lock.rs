@@ -1,20 +1,16 @@
 //! A named lock in one mode: what every primitive is made of.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::sync::{Arc, Weak};
-use std::task::Poll;
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::{
     Error, ErrorKind, Feature, Fence, FencingToken, HolderId, LockName, LossCause, Mode, Moment,
     Query, Refusal, Result, Wait,
 };
-use tokio::sync::MutexGuard;
 
 use super::attempt::Attempt;
 use crate::lease::acquire::{Acquired, Target};
-use crate::lease::cell::LeaseCell;
 use crate::lease::deadline::deadline_of;
 use crate::lease::handle::{Guard, Lease, Released};
 use crate::lease::holder::Holder;
@@ -188,6 +184,11 @@ impl AnyLock {
         self.target.policy.ttl
     }
 
+    /// Whether a lease is one of this lock, in whatever mode.
+    pub(super) fn is_of(&self, lease: &Lease) -> bool {
+        Arc::ptr_eq(&self.target.store, &lease.0.store) && self.target.name == lease.0.name
+    }
+
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.target.store
     }
@@ -285,29 +286,25 @@ impl AnyLock {
     async fn take_as(&self, holder: &Holder, wait: Wait) -> Result<Attempt> {
         self.check()?;
         let start = Moment::now();
+        if let Some(guard) = holder.again(&self.target) {
+            return Ok(Attempt::Acquired(guard));
+        }
         let seat = holder.seat(&self.target);
-        let lease = match wait {
-            Wait::No => seat.try_lock().ok(),
-            Wait::Until(end) => self.target.store.until(end, seat.lock()).await,
-            Wait::Forever => Some(seat.lock().await),
+        let asking = match wait {
+            Wait::No => seat.asking.try_lock().ok(),
+            Wait::Until(end) => self.target.store.until(end, seat.asking.lock()).await,
+            Wait::Forever => Some(seat.asking.lock().await),
         };
-        let Some(lease) = lease else {
+        let Some(_asking) = asking else {
             return self.refuse(Moment::now().since(start)).await.map(Attempt::Taken);
         };
-        self.take_seat(lease, wait).await
-    }
-
-    async fn take_seat(
-        &self,
-        mut lease: MutexGuard<'_, Weak<LeaseCell>>,
-        wait: Wait,
-    ) -> Result<Attempt> {
-        if let Some(guard) = lease.upgrade().and_then(Guard::again) {
+        // Who asked before may have got it.
+        if let Some(guard) = holder.again(&self.target) {
             return Ok(Attempt::Acquired(guard));
         }
         Ok(match self.target.acquire(wait, false).await? {
             Ok(cell) => {
-                *lease = Arc::downgrade(&cell);
+                seat.take(&cell);
                 Attempt::Acquired(Guard::new(cell))
             }
             Err(refusal) => Attempt::Taken(refusal),
@@ -339,7 +336,7 @@ impl AnyLock {
     {
         let guard = self.acquire().await?;
         let lease = guard.lease().clone();
-        let finished = run_until_lost(&lease, body(lease.clone())).await;
+        let finished = lease.unless_lost(body(lease.clone())).await;
         let released = guard.release().await?;
         let value = finished?;
         match released {
@@ -375,19 +372,6 @@ impl AnyLock {
             Acquired::Taken(refusal) => Err(Error::taken(name, refusal)),
         }
     }
-}
-
-/// Runs `body`, which is dropped where it stands when the lease is lost.
-pub(super) async fn run_until_lost<T>(lease: &Lease, body: impl Future<Output = T>) -> Result<T> {
-    let mut body = pin!(body);
-    let mut lost = pin!(lease.lost());
-    poll_fn(|context| {
-        if let Poll::Ready(cause) = lost.as_mut().poll(context) {
-            return Poll::Ready(Err(Error::lost(lease.name(), cause)));
-        }
-        body.as_mut().poll(context).map(Ok)
-    })
-    .await
 }
 
 fn is_expiry(error: &Error) -> bool {

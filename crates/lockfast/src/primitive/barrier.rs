@@ -6,7 +6,7 @@ use lockfast_core::{
     WriteOutcome,
 };
 
-use super::any_lock::{AnyLock, run_until_lost};
+use super::any_lock::AnyLock;
 use super::events::Events;
 use super::shared_value::SharedValue;
 
@@ -89,7 +89,7 @@ impl Barrier {
             let guard = place.acquire().await?;
             own.take(round.number, guard.fence());
             let meeting = self.meet(&mut events, &place, &own, there);
-            let met = run_until_lost(guard.lease(), meeting).await;
+            let met = guard.unless_lost(meeting).await;
             guard.release().await?;
             // Who has lost its place may have been counted before.
             if let Ok(met) = met

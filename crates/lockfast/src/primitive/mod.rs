@@ -4,7 +4,7 @@
 //! | primitive | asks for | promises |
 //! |---|---|---|
 //! | [`Mutex`] | exclusive | one holder at a time |
-//! | [`RwLock`] | shared or exclusive | many readers or one writer; writers are not starved |
+//! | [`RwLock`] | shared or exclusive | many readers or one writer, who can become a reader; writers are not starved |
 //! | [`Semaphore`] | one of N permits | at most N holders |
 //! | [`MultiLock`] | several locks | all of them or none, without deadlock |
 //! | [`Leader`] | exclusive, again after each loss | one leader at a time, who is told of its election and of its end |

@@ -15,7 +15,6 @@ use lockfast_core::{
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::any_lock::run_until_lost;
 use super::attempt::Attempt;
 use crate::lease::acquire::Target;
 use crate::lease::cell::LeaseCell;
@@ -235,7 +234,7 @@ impl Once {
             Attempt::Taken(refusal) => return Ok(Ran::Skipped(refusal)),
         };
         let lease = guard.lease.clone();
-        let finished = run_until_lost(&lease, body(lease.clone())).await;
+        let finished = lease.unless_lost(body(lease.clone())).await;
         let released = guard.finish().await?;
         let value = finished?;
         match released {

@@ -10,7 +10,7 @@ use lockfast_core::{
     VersionedValue, WriteOutcome,
 };
 
-use super::any_lock::{AnyLock, run_until_lost};
+use super::any_lock::AnyLock;
 use super::attempt::Attempt;
 use super::shared_value::{SharedValue, Update};
 use crate::lease::handle::{Guard, Lease};
@@ -491,7 +491,7 @@ impl RefreshGuard {
         Fut: Future<Output = Result<T>>,
     {
         let lease = self.lease();
-        let computed = run_until_lost(lease, compute(lease.clone())).await?;
+        let computed = lease.unless_lost(compute(lease.clone())).await?;
         if let Err(error) = &computed {
             // Whoever waits computes by itself when it cannot be told.
             let _ = self.tell(error).await;

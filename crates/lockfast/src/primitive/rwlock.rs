@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use lockfast_core::{Fence, LockName, Mode, Result};
+use lockfast_core::{Error, ErrorKind, Fence, LockName, Mode, Result};
 
 use super::any_lock::AnyLock;
 use super::attempt::Attempt;
@@ -12,7 +12,8 @@ use crate::lease::policy::Options;
 
 /// A lock that many readers or one writer have at a time. A waiting writer keeps later readers
 /// behind it, so neither side is starved. A reader cannot become a writer without giving its
-/// hold back first: two that tried would wait for each other for ever.
+/// hold back first: two that tried would wait for each other for ever. A writer can become a reader:
+/// [`RwLock::downgrade`].
 ///
 /// Cheap to clone; it holds nothing until it is read or written.
 ///
@@ -187,6 +188,56 @@ impl RwLock {
     /// As [`Mutex::try_acquire`](crate::Mutex::try_acquire).
     pub async fn try_write(&self) -> Result<Attempt> {
         self.writer().try_acquire().await
+    }
+
+    /// Makes a reader of a writer, without a moment in which the lock is free: what was written is what
+    /// this reader goes on to read. The guard stays the same, and so do its fence, its place and the time
+    /// of its lease; from now on it is a reader's, as [`Lease::mode`] says. Readers that wait behind it get
+    /// in at once, up to the next writer that waits. No writer gets in before this guard and those readers
+    /// have given the lock back.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// use lockfast::{Locker, Mode};
+    ///
+    /// let catalog = Locker::connect("memory:").await?.rwlock("catalog")?;
+    /// let guard = catalog.write().await?;
+    /// println!("written with fence {}", guard.check()?.fence);
+    /// catalog.downgrade(&guard).await?;
+    /// assert_eq!(guard.mode(), Mode::Shared);
+    /// let other = catalog.read().await?; // together with the guard
+    /// assert!(!catalog.try_write().await?.is_acquired());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Repeating it is harmless. From the first call on, nothing must be written under the guard: the
+    /// store may let readers in before the answer is here. When this fails for want of an answer, the lock
+    /// is still held, exclusively or shared; calling it again tells.
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, the lock is still held, and the store may or may not have let
+    /// readers in. Calling it again tells.
+    ///
+    /// # Errors
+    /// Before anything is touched: [`ErrorKind::DifferentLock`] for a guard of another lock or another
+    /// connection, [`ErrorKind::Unsupported`] where the store cannot do it, [`ErrorKind::AlreadyHeld`] for
+    /// a guard that was not a writer's, or while other guards of its [`Holder`](crate::Holder) rely on its
+    /// being exclusive. [`ErrorKind::Conflict`] when somebody waits for a permit of the same name: it stays
+    /// exclusive. [`ErrorKind::Lost`] and [`ErrorKind::NotHeld`] as [`Lease::check`],
+    /// [`ErrorKind::Unreachable`] when the store did not answer.
+    pub async fn downgrade(&self, writer: &Guard) -> Result<()> {
+        self.reader.check()?;
+        if !self.reader.is_of(writer) {
+            let message = format!(
+                "the guard is of lock {}; only one that was taken from this lock over the same \
+                 connection can be downgraded",
+                writer.name()
+            );
+            return Err(Error::new(ErrorKind::DifferentLock, message).with_lock(self.name()));
+        }
+        writer.downgrade().await
     }
 
     /// Runs `body` as a reader, as [`Mutex::run`](crate::Mutex::run) does.
