@@ -72,10 +72,10 @@ impl Refresh {
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn ensure<T>(&self, work: impl FnOnce(&Lease) -> Result<T>) -> Result<Ensured<T>> {
-        match self.start()? {
-            RefreshAttempt::Fresh(_) => Ok(Ensured::Before),
-            RefreshAttempt::Granted(guard) => {
-                let (guard, done) = guard.run(work)?;
+        match block_on(self.0.start_mark())? {
+            crate::RefreshAttempt::Fresh(_) => Ok(Ensured::Before),
+            crate::RefreshAttempt::Granted(guard) => {
+                let (guard, done) = RefreshGuard::new(guard).run(work)?;
                 guard.finish(Vec::new())?;
                 Ok(Ensured::Now(done))
             }
