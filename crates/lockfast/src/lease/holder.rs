@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use lockfast_core::{LockName, Mode};
+use lockfast_core::{Error, LockName, Mode, Result};
 
 use super::acquire::Target;
 use super::cell::LeaseCell;
@@ -16,8 +16,9 @@ use super::cell::LeaseCell;
 ///
 /// What it takes with [`acquire_as`](crate::Mutex::acquire_as) again before it was given back is
 /// another guard of the same grant: the store is not asked, the fence is the same, the lock is given
-/// back with the last guard, and a loss is told to all of them. Locks of other names, modes and
-/// connections are independent, so a holder that reads and wants to write waits for itself.
+/// back with the last guard, and a loss is told to all of them. Locks of other names and connections
+/// are independent. A holder has a lock in one mode at a time: one that reads and wants to write would
+/// wait for itself, and is refused with [`ErrorKind::AlreadyHeld`](crate::ErrorKind::AlreadyHeld).
 ///
 /// ```
 /// use lockfast::{Holder, Locker, Mutex, Released};
@@ -40,11 +41,17 @@ use super::cell::LeaseCell;
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct Holder(Arc<Mutex<HashMap<Key, Arc<Seat>>>>);
+pub struct Holder(Arc<Mutex<HashMap<Key, Vec<Place>>>>);
 
 /// A lock of a connection, which is known by its address: whoever has or wants a lease keeps the
 /// connection, so no other can be there.
-type Key = (usize, LockName, Mode);
+type Key = (usize, LockName);
+
+/// What a holder has or wants of a lock in one mode.
+struct Place {
+    mode: Mode,
+    seat: Arc<Seat>,
+}
 
 /// The lease that a holder has of one lock. It is locked while the store is asked for one, so that a
 /// holder does not stand in line behind itself.
@@ -57,23 +64,52 @@ impl Holder {
     }
 
     /// Where this holder's lease of a lock is kept.
-    pub(crate) fn seat(&self, target: &Target) -> Arc<Seat> {
-        let key = (Arc::as_ptr(&target.store).addr(), target.name.clone(), target.mode);
-        let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seat) = seats.get(&key) {
-            return Arc::clone(seat);
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyHeld`](crate::ErrorKind::AlreadyHeld) when it has the lock, or asks for it, in
+    /// another mode: it would wait for itself.
+    pub(crate) fn seat(&self, target: &Target) -> Result<Arc<Seat>> {
+        let key = (Arc::as_ptr(&target.store).addr(), target.name.clone());
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = all.get(&key) {
+            let other = places.iter().find(|place| place.mode != target.mode && place.is_taken());
+            if let Some(other) = other {
+                let error = Error::already_held(target.mode, other.mode);
+                return Err(error.with_lock(&target.name));
+            }
+            if let Some(own) = places.iter().find(|place| place.mode == target.mode) {
+                return Ok(Arc::clone(&own.seat));
+            }
         }
         // What is over is forgotten here, so that a holder remembers no more than it has.
-        seats.retain(|_, seat| is_in_use(seat));
-        Arc::clone(seats.entry(key).or_default())
+        all.retain(|_, places| {
+            places.retain(Place::is_in_use);
+            !places.is_empty()
+        });
+        let place = Place { mode: target.mode, seat: Arc::default() };
+        let seat = Arc::clone(&place.seat);
+        all.entry(key).or_default().push(place);
+        Ok(seat)
     }
 }
 
-/// Whether somebody asks for the lease, or has it.
-fn is_in_use(seat: &Arc<Seat>) -> bool {
-    let is_held = |cell: Arc<LeaseCell>| cell.guards.load(Ordering::Acquire) > 0;
-    Arc::strong_count(seat) > 1
-        || seat.try_lock().is_ok_and(|lease| lease.upgrade().is_some_and(is_held))
+impl Place {
+    /// Whether somebody asks for the lease, or has it.
+    fn is_taken(&self) -> bool {
+        self.is_used(|cell| !cell.look().is_over())
+    }
+
+    /// Whether somebody asks for the lease, or has a guard of it, which may be lost.
+    fn is_in_use(&self) -> bool {
+        self.is_used(|_| true)
+    }
+
+    fn is_used(&self, counts: impl Fn(&Arc<LeaseCell>) -> bool) -> bool {
+        let is_held =
+            |cell: Arc<LeaseCell>| cell.guards.load(Ordering::Acquire) > 0 && counts(&cell);
+        Arc::strong_count(&self.seat) > 1
+            || self.seat.try_lock().is_ok_and(|lease| lease.upgrade().is_some_and(is_held))
+    }
 }
 
 impl fmt::Debug for Holder {

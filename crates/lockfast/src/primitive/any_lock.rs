@@ -283,7 +283,7 @@ impl AnyLock {
     async fn take_as(&self, holder: &Holder, wait: Wait) -> Result<Attempt> {
         self.check()?;
         let start = Moment::now();
-        let seat = holder.seat(&self.target);
+        let seat = holder.seat(&self.target)?;
         let lease = match wait {
             Wait::No => seat.try_lock().ok(),
             Wait::Until(end) => self.target.store.until(end, seat.lock()).await,
