@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockfast::{
-    Ensured, Error, ErrorKind, Expected, Locker, Refresh, RefreshAttempt, RefreshGuard,
+    Ensured, Error, ErrorKind, Expected, Locker, Moment, Options, Refresh, RefreshAttempt,
+    RefreshGuard,
 };
 
 const FRESH_FOR: Duration = Duration::from_millis(300);
@@ -130,6 +131,70 @@ async fn marks_and_values_are_kept_apart() {
     locker.revoke("refresh:a", "it hangs").await.unwrap();
     assert_eq!(marks.ensure(async |_| Ok(())).await.unwrap(), Ensured::Now(()));
     assert_eq!(late.finish(b"z".to_vec()).await.unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+/// Waits until so many wait for the lock of the refresh.
+async fn until_waiting(locker: &Locker, count: usize) {
+    let start = Moment::now();
+    while locker.inspect("refresh:a").await.unwrap().waiting < count {
+        assert!(Moment::now().since(start) < Duration::from_secs(10), "not {count} waiting");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The lock is kept as the options say, and one wait counts for all who compute one after the other.
+#[tokio::test]
+async fn a_refresh_has_options() {
+    let (second, wait) = (Duration::from_secs(1), Duration::from_secs(2));
+    let locker = Locker::connect("memory:").await.unwrap();
+    let refresh = locker.refresh("a", 60 * second).unwrap().ttl(20 * second).wait(wait);
+    let first = start(&refresh).await;
+    assert!(first.lease().remaining() <= 20 * second, "{:?}", first.lease().remaining());
+    let waiting = tokio::spawn(async move {
+        let start = Moment::now();
+        (refresh.get(async |_| Ok(b"unwanted".to_vec())).await, Moment::now().since(start))
+    });
+    until_waiting(&locker, 1).await;
+    // The next one has the lock as soon as who waits has seen that the first is gone.
+    let mutex = locker.mutex("refresh:a").unwrap();
+    let next = tokio::spawn(async move { mutex.acquire().await.unwrap() });
+    until_waiting(&locker, 2).await;
+    tokio::time::sleep(wait * 3 / 4).await;
+    drop(first);
+    let _next = next.await.unwrap();
+    let (got, took) = waiting.await.unwrap();
+    let error = got.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Taken, "{error}");
+    assert!(took >= wait && took < wait * 3 / 2, "a wait of {wait:?} took {took:?}");
+}
+
+/// Options that are not possible are refused by the next call, before anything is touched.
+#[tokio::test]
+async fn impossible_options_are_refused() {
+    let locker = Locker::connect("memory:").await.unwrap();
+    let wrong = Options::default().retries(1000);
+    let hour = Duration::from_secs(3600);
+    let refresh = locker.refresh("a", hour).unwrap().with_options(wrong.clone());
+    let value = locker.value("a").unwrap().with_options(wrong.clone());
+    let latch = locker.latch("a", 1).unwrap().with_options(wrong.clone());
+    let barrier = locker.barrier("a", 1).unwrap().with_options(wrong);
+    let brief = locker.barrier("a", 1).unwrap().ttl(Duration::ZERO);
+    let refused = [
+        refresh.get(async |_| panic!("it was computed")).await.map(drop),
+        refresh.invalidate().await,
+        value.read().await.map(drop),
+        value.write(Expected::Nothing, b"x").await.map(drop),
+        latch.count_down().await.map(drop),
+        latch.wait().await,
+        barrier.wait().await.map(drop),
+    ];
+    for (number, refused) in refused.into_iter().enumerate() {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidConfig, "{number}");
+    }
+    assert_eq!(brief.wait().await.unwrap_err().kind(), ErrorKind::InvalidTtl);
+    // What is possible counts again.
+    let value = value.with_options(Options::default());
+    assert_eq!(value.read().await.unwrap(), None);
 }
 
 /// Starts so many who want the same work done, and lets the one who does it end when all are there; what

@@ -6,8 +6,8 @@ use std::time::Duration;
 use lockfast_core::error::quote;
 use lockfast_core::view::exact;
 use lockfast_core::{
-    Error, ErrorKind, Expected, Feature, LockName, LockView, Mode, Refusal, Result, Version,
-    VersionedValue, WriteOutcome,
+    Error, ErrorKind, Expected, Feature, LockName, LockView, Mode, Moment, Refusal, Result,
+    Version, VersionedValue, Wait, WriteOutcome,
 };
 
 use super::any_lock::{AnyLock, run_until_lost};
@@ -15,6 +15,7 @@ use super::attempt::Attempt;
 use super::record::{Kind, Record, Terms, Worth};
 use super::shared_value::{SharedValue, Update};
 use crate::lease::handle::{Guard, Lease};
+use crate::lease::policy::Options;
 
 /// How long an error is told to those who waited for the computation.
 const ERROR_KEPT: Duration = Duration::from_secs(5);
@@ -138,6 +139,36 @@ impl Refresh {
         Ok(self)
     }
 
+    /// As [`Mutex::ttl`](crate::Mutex::ttl): how long one that computes and hangs keeps others from it.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.lock = self.lock.ttl(ttl);
+        self
+    }
+
+    /// Waits at most so long for somebody else's computation, as [`Mutex::wait`](crate::Mutex::wait).
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.lock = self.lock.wait(wait);
+        self
+    }
+
+    /// As [`Mutex::wait_forever`](crate::Mutex::wait_forever).
+    #[must_use]
+    pub fn wait_forever(mut self) -> Self {
+        self.lock = self.lock.wait_forever();
+        self
+    }
+
+    /// As [`Mutex::with_options`](crate::Mutex::with_options), for the lock and for all requests.
+    #[must_use]
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.value = self.value.with_options(options.clone());
+        self.failure = self.failure.with_options(options.clone());
+        self.lock = self.lock.with_options(options);
+        self
+    }
+
     /// The lock under which the value of this name is computed.
     ///
     /// # Errors
@@ -161,6 +192,7 @@ impl Refresh {
     /// What `compute` fails with, here or, for those who waited for it, elsewhere
     /// ([`ErrorKind::Computation`]); [`ErrorKind::Lost`] when the lock was lost before it had ended;
     /// [`ErrorKind::Conflict`] for a name under which [`ensure`](Self::ensure) keeps a mark;
+    /// [`ErrorKind::Taken`] when somebody else computes for longer than [`wait`](Self::wait) says;
     /// [`ErrorKind::InvalidConfig`] for a value that is too long; what the store meets.
     pub async fn get<F, Fut>(&self, compute: F) -> Result<Vec<u8>>
     where
@@ -221,7 +253,7 @@ impl Refresh {
     ///
     /// # Errors
     /// [`ErrorKind::Computation`] for one who waited for a computation that failed;
-    /// [`ErrorKind::Conflict`] as [`get`](Self::get); what the store meets.
+    /// [`ErrorKind::Conflict`] and [`ErrorKind::Taken`] as [`get`](Self::get); what the store meets.
     pub async fn start(&self) -> Result<RefreshAttempt> {
         self.start_as(Kind::Value).await
     }
@@ -232,6 +264,8 @@ impl Refresh {
     }
 
     async fn start_as(&self, kind: Kind) -> Result<RefreshAttempt> {
+        self.lock.check()?;
+        let wait = self.lock.wait_from(Moment::now());
         loop {
             let last = match self.read(kind).await? {
                 Some(Stored { worth: Worth::Fresh, bytes, .. }) => {
@@ -250,9 +284,9 @@ impl Refresh {
             if !is_to_be_computed(&refusal) {
                 // Those who waited for the last one have not gone yet, and one of them may be dead. To
                 // wait beside them would be to ask again and again.
-                return self.begin(self.lock.acquire().await?, kind).await;
+                return self.begin(self.lock.acquire_until(wait).await?, kind).await;
             }
-            self.wait().await?;
+            self.wait_until(wait).await?;
         }
     }
 
@@ -270,10 +304,10 @@ impl Refresh {
 
     /// Waits until the one who computes has ended. All who wait go on at once: they want the lock
     /// shared.
-    async fn wait(&self) -> Result<()> {
+    async fn wait_until(&self, wait: Wait) -> Result<()> {
         let before = self.failure.read().await?.map(|value| value.version);
         let waiting = self.lock.clone().with_mode(Mode::Shared);
-        waiting.acquire().await?.release().await?;
+        waiting.acquire_until(wait).await?.release().await?;
         match self.failure.read().await? {
             Some(failure) if Some(failure.version) != before => {
                 let message = String::from_utf8_lossy(&failure.bytes).into_owned();
