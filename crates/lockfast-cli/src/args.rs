@@ -245,7 +245,7 @@ pub(crate) struct Elect {
 /// under the lock refresh:NAME, as `run` does; what it prints on standard output is stored and
 /// printed. The others wait for it and print the same, or with --stale-for print the last value at
 /// once. If the command fails, nothing is stored, and those who waited are told why. A value has at
-/// most 65528 bytes.
+/// most 65519 bytes.
 ///
 /// Inside a job that holds refresh:NAME, the command is run and its output printed; storing it is
 /// left to the refresh around it.

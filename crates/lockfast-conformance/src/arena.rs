@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockfast::Locker;
+use lockfast::{Guarantee, Locker};
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, Fence, HolderId,
     Label, LockName, LockView, LossCause, LossReport, LossReporter, Mode, Moment, Profile, Query,
@@ -62,6 +62,12 @@ impl Arena {
     /// The lease engine on a connection of its own, behind a link that `switch` can break.
     pub(crate) async fn locker(&self, switch: &FaultSwitch) -> Locker {
         connect_locker(self.harness.as_ref(), &self.url, switch).await
+    }
+
+    /// The lease engine as a program connects that needs this guarantee.
+    pub(crate) async fn locker_with(&self, required: Guarantee) -> lockfast::Result<Locker> {
+        let connect = |context| self.harness.connect(address(&self.url), context);
+        Locker::builder().require(required).connect_with(connect).await
     }
 
     /// A ttl for leases that are meant to expire.

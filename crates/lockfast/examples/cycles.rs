@@ -64,6 +64,14 @@ async fn cycle(primitive: &str, count: usize) -> Result<()> {
                 }
             }
         }
+        "Leader" => {
+            let leader = locker.leader(NAME)?;
+            for _ in 0..count {
+                let mut campaign = leader.campaign()?;
+                campaign.next().await?;
+                campaign.resign().await?;
+            }
+        }
         other => {
             let message = format!("there is no primitive {other:?} here");
             return Err(lockfast::Error::new(lockfast::ErrorKind::InvalidConfig, message));

@@ -60,7 +60,7 @@ const PRIMITIVES: &[Primitive] = &[
         name: "floor",
         ask: |locker| Options::default().floor(Fence::new(1)?).check(locker.profile()),
     },
-    // A guard of a guard, which no store is asked for.
+    // Another guard of what a holder has (`acquire_as`), for which no store is asked.
     Primitive { name: "re-entrance", ask: |locker| locker.mutex("a").map(drop) },
 ];
 

@@ -12,6 +12,7 @@ use lockfast_core::{
 };
 
 use crate::lease::keeper::Keeper;
+use crate::lease::lookout::Lookout;
 use crate::lease::registry::Registry;
 use crate::lease::undo::Undoing;
 use crate::randomness::Randomness;
@@ -24,6 +25,7 @@ pub(crate) struct Store {
     pub(crate) client: ClientId,
     pub(crate) telemetry: Telemetry,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) lookout: Arc<Lookout>,
     pub(crate) undoing: Undoing,
     randomness: Randomness,
 }
@@ -46,8 +48,9 @@ impl Store {
         };
         let backend = connect(context).await?;
         let telemetry = Telemetry::new(backend.profile().backend);
-        let (undoing, randomness) = (Undoing::default(), Randomness::default());
-        Ok(Self { backend, keeper, client, telemetry, registry, undoing, randomness })
+        let (lookout, undoing) = (Arc::default(), Undoing::default());
+        let randomness = Randomness::default();
+        Ok(Self { backend, keeper, client, telemetry, registry, lookout, undoing, randomness })
     }
 
     /// An id for a new acquisition. The process must have been checked: a forked child would

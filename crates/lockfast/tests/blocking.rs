@@ -11,11 +11,13 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lockfast::blocking::{AnyLock, Locker, MultiLock, RefreshAttempt, retry};
+use lockfast::blocking::{
+    AnyLock, Heard, LeaderEvent, Lease, Locker, MultiLock, RefreshAttempt, retry,
+};
 use lockfast::optimistic::{Attempts, Step, Update};
 use lockfast::{
-    Attempt, Ensured, Error, ErrorKind, Expected, Holder, LeaderEvent, Leadership, LeaseStatus,
-    Mode, Options, Ran, ReleaseOutcome, Released, Result, RevokeOutcome, WatchKind, WriteOutcome,
+    Attempt, Ensured, Error, ErrorKind, Expected, Holder, Leadership, LeaseStatus, Mode, Options,
+    Ran, ReleaseOutcome, Released, Result, RevokeOutcome, WatchKind, WriteOutcome,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -78,6 +80,7 @@ fn take_several(locker: &Locker) -> Result<()> {
     let both = locker.multi(["b", "a"])?.ttl(10 * SECOND);
     let guard = both.acquire()?;
     assert_eq!(guard.check()?, guard.tokens());
+    guard.leases().try_for_each(|lease: &Lease| lease.extend(20 * SECOND))?;
     assert!(!both.try_acquire()?.is_acquired());
     assert_eq!(guard.release()?.len(), 2);
     assert_eq!(both.run(|guard| guard.fences().len())?, 2);
@@ -112,7 +115,8 @@ fn keep_without_a_guard(locker: &Locker) -> Result<()> {
 fn lead_and_run_once(locker: &Locker) -> Result<()> {
     let leader = locker.leader("leader")?.ttl(10 * SECOND);
     let mut campaign = leader.campaign()?;
-    let LeaderEvent::Elected { term, .. } = campaign.next()? else { panic!("nobody leads") };
+    let LeaderEvent::Elected { term, lease } = campaign.next()? else { panic!("nobody leads") };
+    lease.extend(20 * SECOND)?;
     let seen = leader.observe()?.next()?;
     assert!(matches!(seen, Leadership::Led(leader) if leader.term == Some(term)));
     assert!(matches!(campaign.resign()?, Some(Released::Released)));
@@ -337,4 +341,50 @@ fn a_guard_given_back_inside_a_task_is_given_back_in_the_background() {
     assert_eq!(error.kind(), ErrorKind::BlockingInAsync);
     locker.settled().unwrap();
     assert!(locker.mutex("a").unwrap().try_acquire().unwrap().is_acquired());
+}
+
+/// Every wait has a limit, and what happens after it is not missed.
+#[test]
+fn waits_have_a_limit() {
+    const SHORT: Duration = Duration::from_millis(20);
+    let locker = Locker::connect("memory:").unwrap();
+    let mut events = locker.watch().unwrap();
+    assert!(matches!(events.next_within(SHORT).unwrap(), Heard::Nothing));
+    let guard = locker.lock("a").unwrap();
+    let mut changes = guard.changes();
+    assert_eq!(changes.next_within(SECOND).unwrap(), Some(LeaseStatus::Held));
+    assert_eq!(changes.next_within(SHORT).unwrap(), None);
+    assert_eq!(guard.lost_within(SHORT).unwrap(), None);
+    let several = locker.multi(["b", "c"]).unwrap().acquire().unwrap();
+    assert_eq!(several.lost_within(SHORT).unwrap(), None);
+    locker.revoke("a", "maintenance").unwrap();
+    locker.revoke("b", "maintenance").unwrap();
+    assert!(guard.lost_within(10 * SECOND).unwrap().is_some());
+    assert!(several.lost_within(10 * SECOND).unwrap().is_some());
+    assert!(matches!(changes.next_within(10 * SECOND).unwrap(), Some(LeaseStatus::Lost(_))));
+    let Heard::Event(event) = events.next_within(Duration::MAX).unwrap() else { panic!("none") };
+    assert_eq!((event.name.as_str(), event.kind), ("a", WatchKind::Granted));
+
+    let leader = locker.leader("leader").unwrap();
+    let mut observer = leader.observe().unwrap();
+    assert!(matches!(observer.next_within(SECOND).unwrap(), Some(Leadership::Vacant)));
+    assert!(observer.next_within(SHORT).unwrap().is_none());
+    let mut campaign = leader.campaign().unwrap();
+    let elected = campaign.next_within(10 * SECOND).unwrap();
+    assert!(matches!(elected, Some(LeaderEvent::Elected { .. })), "{elected:?}");
+    assert!(campaign.next_within(SHORT).unwrap().is_none());
+    assert!(matches!(observer.next_within(10 * SECOND).unwrap(), Some(Leadership::Led(_))));
+
+    let latch = locker.latch("latch", 1).unwrap();
+    assert!(!latch.wait_within(SHORT).unwrap());
+    latch.count_down().unwrap();
+    assert!(latch.wait_within(10 * SECOND).unwrap());
+
+    let barrier = locker.barrier("barrier", 2).unwrap().ttl(10 * SECOND);
+    assert_eq!(barrier.wait_within(SHORT).unwrap(), None);
+    assert_eq!(barrier.wait_within(SHORT).unwrap(), None, "the first time does not count");
+    let other = barrier.clone();
+    let other = std::thread::spawn(move || other.wait_within(10 * SECOND));
+    assert_eq!(barrier.wait_within(10 * SECOND).unwrap(), Some(0));
+    assert_eq!(other.join().unwrap().unwrap(), Some(0));
 }

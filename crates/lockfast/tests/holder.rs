@@ -101,7 +101,7 @@ async fn the_lock_goes_back_with_the_last_guard() {
 }
 
 #[tokio::test]
-async fn other_names_modes_connections_and_holders_are_independent() {
+async fn other_names_connections_and_holders_are_independent() {
     let (locker, other) = (locker().await, locker().await);
     let (me, you) = (Holder::new(), Holder::new());
     let rw = locker.rwlock("a").unwrap();
@@ -121,7 +121,6 @@ async fn other_names_modes_connections_and_holders_are_independent() {
     for (one, two) in first.iter().zip(&again) {
         assert_eq!((one.name(), one.fence()), (two.name(), two.fence()));
     }
-    assert!(!rw.writer().try_acquire_as(&me).await.unwrap().is_acquired(), "another mode");
     assert!(!locker.mutex("b").unwrap().try_acquire_as(&you).await.unwrap().is_acquired());
     let reading = rw.reader().try_acquire_as(&you).await.unwrap().acquired().unwrap();
     assert_ne!(reading.fence(), first[0].fence(), "readers of two holders are two");
@@ -232,4 +231,53 @@ async fn a_loss_is_told_to_all_guards_and_the_next_is_another_grant() {
     locker.settled().await;
     next.check().expect("the guards of the lost grant are not its own");
     assert_eq!(mutex.acquire_as(&me).await.unwrap().fence(), next.fence());
+}
+
+/// B187: who reads and wants to write as the same holder is told so, and does not wait for itself.
+#[tokio::test]
+async fn another_mode_of_what_it_has_is_refused() {
+    let locker = locker().await;
+    let (rw, me, you) = (locker.rwlock("a").unwrap(), Holder::new(), Holder::new());
+    for (held, wanted, message) in [
+        (rw.reader(), rw.writer(), "asked for it as shared; release that before asking for excl"),
+        (rw.writer(), rw.reader(), "asked for it as exclusive; release that before asking for sh"),
+    ] {
+        let guard = held.acquire_as(&me).await.unwrap();
+        let asking = wanted.acquire_as(&me);
+        let error = tokio::time::timeout(10 * SECOND, asking).await.expect("no wait").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyHeld);
+        assert!(error.message().contains(message), "{error}");
+        assert_eq!(error.lock().unwrap().as_str(), "a");
+        assert_eq!(wanted.try_acquire_as(&me).await.unwrap_err().kind(), ErrorKind::AlreadyHeld);
+        assert_eq!(locker.inspect("a").await.unwrap().waiting, 0, "the store was not asked");
+        // Neither those who are somebody else, nor the same one in the same mode.
+        assert!(!wanted.try_acquire_as(&you).await.unwrap().is_acquired());
+        held.acquire_as(&me).await.unwrap().release().await.unwrap();
+        guard.release().await.unwrap();
+        wanted.acquire_as(&me).await.unwrap().release().await.unwrap();
+    }
+    // What was lost is not had any more, also while there is a guard.
+    let lost = rw.reader().acquire_as(&me).await.unwrap();
+    locker.revoke("a", "maintenance").await.unwrap();
+    lost.lost().await;
+    rw.writer().acquire_as(&me).await.unwrap().release().await.unwrap();
+}
+
+/// B187: the same while another task of the holder asks.
+#[tokio::test]
+async fn another_mode_of_what_it_asks_for_is_refused() {
+    let locker = locker().await;
+    let (rw, me) = (locker.rwlock("a").unwrap(), Holder::new());
+    let blocker = rw.write().await.unwrap();
+    let reading = {
+        let (reader, me) = (rw.reader(), me.clone());
+        tokio::spawn(async move { reader.acquire_as(&me).await.unwrap() })
+    };
+    until_waiting(&locker, "a", 1).await;
+    let error = rw.writer().try_acquire_as(&me).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyHeld, "{error}");
+    reading.abort();
+    assert!(reading.await.is_err());
+    blocker.release().await.unwrap();
+    rw.writer().acquire_as(&me).await.unwrap().release().await.unwrap();
 }

@@ -1,10 +1,10 @@
-//! Jobs whose lease somebody has extended or shortened (B157).
+//! Jobs whose lease somebody has extended or shortened (B157), or taken away without a word.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use std::time::Duration;
 
-use lockfast::{Attempt, Locker, Moment, Once, OnceGuard, Released};
+use lockfast::{Attempt, LeaseStatus, Locker, LossCause, Moment, Once, OnceGuard, Released};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -52,4 +52,45 @@ async fn a_lock_delay_does_not_add_to_at_least() {
     let Released::Kept { expires_in } = finished else { panic!("{finished:?}") };
     tokio::time::sleep(expires_in + SECOND / 4).await;
     assert!(job.start().await.unwrap().is_acquired());
+}
+
+/// P3: a job learns that its lock is gone also from a store that tells nobody, long before `at_most` is
+/// over: the store is asked, whatever other jobs run, and however long ago the last one was.
+#[tokio::test]
+async fn a_job_learns_that_its_lock_is_gone() {
+    let locker = Locker::connect("memory:").await.unwrap();
+    // It is looked after every 5 s, so that whoever sleeps until then has to be woken.
+    let long = start(&locker.once("long", 3600 * SECOND).unwrap()).await;
+    for round in 0..2 {
+        let job = locker.once("short", 6 * SECOND).unwrap();
+        let (kept, gone) =
+            (start(&locker.once("kept", 6 * SECOND).unwrap()).await, start(&job).await);
+        // Whoever knows the holder gives it back behind the job's back.
+        locker.release_detached("short", gone.holder()).await.unwrap();
+        let lost = tokio::time::timeout(5 * SECOND, gone.lost()).await.expect("it is told");
+        assert_eq!(lost, LossCause::Forgotten, "{round}");
+        assert_eq!((kept.status(), long.status()), (LeaseStatus::Held, LeaseStatus::Held));
+        assert!(matches!(gone.finish().await.unwrap(), Released::AlreadyLost(_)));
+        kept.finish().await.unwrap();
+    }
+    // Also the first after all others have ended.
+    long.finish().await.unwrap();
+    tokio::time::sleep(6 * SECOND).await;
+    let gone = start(&locker.once("short", 6 * SECOND).unwrap()).await;
+    locker.release_detached("short", gone.holder()).await.unwrap();
+    let lost = tokio::time::timeout(5 * SECOND, gone.lost()).await.expect("it is told");
+    assert_eq!(lost, LossCause::Forgotten);
+}
+
+/// An end that nobody waits for any more goes on in the background.
+#[tokio::test]
+async fn an_end_that_was_begun_is_finished() {
+    let locker = Locker::connect("memory:").await.unwrap();
+    let job = locker.once("a", 600 * SECOND).unwrap();
+    drop(start(&job).await.finish());
+    locker.settled().await;
+    start(&job).await.finish().await.unwrap();
+    drop(start(&job).await);
+    locker.settled().await;
+    assert!(locker.inspect("a").await.unwrap().holders.is_empty());
 }

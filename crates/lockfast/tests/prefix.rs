@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
+use lockfast::optimistic::Update;
 use lockfast::{
-    Attempt, ErrorKind, Leadership, LockName, Locker, LossCause, ReleaseOutcome, RevokeOutcome,
-    WatchKind,
+    Attempt, Ensured, ErrorKind, Expected, LeaderEvent, Leadership, LockName, Locker, LossCause,
+    Ran, ReleaseOutcome, RevokeOutcome, WatchKind, WriteOutcome,
 };
 use tempfile::TempDir;
 
@@ -116,4 +117,118 @@ async fn a_name_must_fit_behind_it() {
         }
     }
     drop(team.lock("x".repeat(250)).await.unwrap());
+}
+
+/// Two connections to one part of a store in memory, and one to all of it.
+async fn memory(name: &str) -> ([Locker; 2], Locker) {
+    let url = format!("memory:{name}");
+    let team = async || Locker::builder().prefix("team/").connect(&url).await.unwrap();
+    ([team().await, team().await], Locker::connect(&url).await.unwrap())
+}
+
+#[tokio::test]
+async fn values_work_behind_it() {
+    let ([one, other], all) = memory("prefixed-values").await;
+    let value = one.value("v").unwrap();
+    assert_eq!(value.name().as_str(), "v");
+    let written = value.write(Expected::Nothing, b"1").await.unwrap();
+    assert!(matches!(written, WriteOutcome::Written(_)), "{written:?}");
+    let conflict = other.value("v").unwrap().write(Expected::Nothing, b"2").await.unwrap();
+    let there = all.value("team/v").unwrap().read().await.unwrap();
+    assert_eq!(there.as_ref().unwrap().bytes, b"1");
+    assert_eq!(conflict, WriteOutcome::Conflict(there), "seen by the other, too");
+    assert_eq!(all.value("v").unwrap().read().await.unwrap(), None, "not without it");
+    let next = other.value("v").unwrap().update(async |_| Ok(Update::Put(b"3".to_vec()))).await;
+    assert_eq!(value.read().await.unwrap(), next.unwrap());
+    let ended = value.keep(Duration::from_millis(1)).unwrap();
+    ended.update(async |_| Ok(Update::Put(b"4".to_vec()))).await.unwrap();
+    while ended.read().await.unwrap().is_some() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn latches_and_barriers_work_behind_it() {
+    let ([one, other], all) = memory("prefixed-waits").await;
+    let (latch, counter) = (one.latch("l", 2).unwrap(), other.latch("l", 2).unwrap());
+    let waiting = tokio::spawn(async move { latch.wait().await });
+    assert_eq!(counter.count_down().await.unwrap(), 1);
+    assert_eq!(all.latch("l", 1).unwrap().left().await.unwrap(), 1, "another latch");
+    assert!(all.value("team/latch:l").unwrap().read().await.unwrap().is_some());
+    assert_eq!(counter.count_down().await.unwrap(), 0);
+    within(waiting).await.unwrap();
+
+    for round in 0..2 {
+        let (first, second) = (one.barrier("b", 2).unwrap(), other.barrier("b", 2).unwrap());
+        let first = tokio::spawn(async move { first.wait().await });
+        let second = tokio::spawn(async move { second.wait().await });
+        assert_eq!((within(first).await.unwrap(), within(second).await.unwrap()), (round, round));
+    }
+    assert!(all.value("team/barrier:b").unwrap().read().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn refreshes_work_behind_it() {
+    let ([one, other], all) = memory("prefixed-refreshes").await;
+    let refresh = |locker: &Locker, name| locker.refresh(name, 600 * SECOND).unwrap();
+    let (computing, waiting) = (refresh(&one, "r"), refresh(&other, "r"));
+    let lookout = all.clone();
+    let computing = tokio::spawn(async move {
+        let computed = computing.get(async |lease| {
+            assert_eq!(lease.name().as_str(), "refresh:r");
+            while lookout.inspect("team/refresh:r").await?.waiting == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Ok(b"computed".to_vec())
+        });
+        computed.await
+    });
+    while all.inspect("team/refresh:r").await.unwrap().holders.is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let waiting =
+        tokio::spawn(async move { waiting.get(async |_| Ok(b"unwanted".to_vec())).await });
+    assert_eq!(within(computing).await.unwrap(), b"computed");
+    assert_eq!(within(waiting).await.unwrap(), b"computed");
+    let outside = refresh(&all, "r").get(async |_| Ok(b"outside".to_vec())).await;
+    assert_eq!(outside.unwrap(), b"outside", "another value");
+    refresh(&one, "r").invalidate().await.unwrap();
+    assert_eq!(refresh(&other, "r").ensure(async |_| Ok(7)).await.unwrap(), Ensured::Now(7));
+}
+
+#[tokio::test]
+async fn jobs_and_elections_work_behind_it() {
+    let ([one, other], all) = memory("prefixed-jobs").await;
+    let job = |locker: &Locker| locker.once("j", 60 * SECOND).unwrap().at_least(30 * SECOND);
+    let ran = job(&one).run(async |lease| lease.name().to_string()).await.unwrap();
+    assert!(matches!(&ran, Ran::Done(name) if name == "j"), "{ran:?}");
+    let Ran::Skipped(refusal) = job(&other).run(async |_| ()).await.unwrap() else {
+        panic!("it is kept for at_least");
+    };
+    assert_eq!(refusal.lock.name.as_str(), "j");
+    assert_eq!(all.inspect("team/j").await.unwrap().holders.len(), 1);
+    assert!(matches!(job(&all).run(async |_| ()).await.unwrap(), Ran::Done(())), "another job");
+
+    let mut observer = other.leader("lead").unwrap().observe().await.unwrap();
+    assert!(matches!(observer.next().await.unwrap(), Leadership::Vacant));
+    let mut first = one.leader("lead").unwrap().campaign().unwrap();
+    let LeaderEvent::Elected { term, lease } = first.next().await.unwrap() else { panic!("first") };
+    assert_eq!(lease.name().as_str(), "lead");
+    assert!(matches!(observer.next().await.unwrap(), Leadership::Led(_)));
+    let mut second = other.leader("lead").unwrap().campaign().unwrap();
+    while all.inspect("team/lead").await.unwrap().waiting == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    all.revoke("team/lead", "maintenance").await.unwrap();
+    let deposed = first.next().await.unwrap();
+    assert!(matches!(deposed, LeaderEvent::Deposed { term: ended, .. } if ended == term));
+    let LeaderEvent::Elected { term: next, .. } = second.next().await.unwrap() else {
+        panic!("the next in line")
+    };
+    assert!(next.get() > term.get());
+}
+
+/// What a task brings, which does not hang.
+async fn within<T>(task: tokio::task::JoinHandle<T>) -> T {
+    tokio::time::timeout(30 * SECOND, task).await.expect("it goes on").unwrap()
 }

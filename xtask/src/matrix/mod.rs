@@ -148,7 +148,7 @@ fn matrix(stores: &[Store]) -> String {
         }
         let _ = writeln!(table, " {} |", tested::groups(name).join(", "));
     }
-    table.push_str("\nWhat is refused, when it is made, and why:\n\n");
+    table.push_str("\nWhat is refused, and why:\n\n");
     for (number, (reason, names)) in (1..).zip(&reasons) {
         let _ = writeln!(table, "{number}. {}: {reason}.", names.join(", "));
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{Attempt, ErrorKind, Feature, Moment, Mutex, Released};
+use lockfast::{Attempt, ErrorKind, Feature, Guarantee, Moment, Mutex, Released};
 
 use super::{long_lease, mutex, short_lease};
 use crate::arena::{Arena, Client, PATIENCE, finish, name};
@@ -18,6 +18,9 @@ pub(super) const GROUP: Group = Group {
     cases: &[
         Case::new("gives_one_guard_at_a_time", |arena| Box::pin(gives_one_guard_at_a_time(arena))),
         Case::new("that_is_refused_says_who", |arena| Box::pin(that_is_refused_says_who(arena))),
+        Case::new("needs_the_guarantee_that_is_required", |arena| {
+            Box::pin(needs_the_guarantee_that_is_required(arena))
+        }),
         Case::new("that_comes_late_is_refused_and_undone", |arena| {
             Box::pin(that_comes_late_is_refused_and_undone(arena))
         }),
@@ -48,6 +51,24 @@ pub(super) const GROUP: Group = Group {
         }),
     ],
 };
+
+/// P11: who needs correctness is refused by a store that only saves work, which says why.
+async fn needs_the_guarantee_that_is_required(arena: Arena) {
+    let saving = arena.locker_with(Guarantee::Efficiency).await.expect("every store saves work");
+    drop(saving.lock("a").await.expect("a grant"));
+    match (arena.profile.guarantee, arena.locker_with(Guarantee::Correctness).await) {
+        (Guarantee::Correctness, right) => {
+            drop(right.expect("it keeps data right").lock("b").await.expect("a grant"));
+        }
+        (less, refused) => {
+            let error = refused.map(drop).expect_err("it gives less");
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            for part in ["correctness was required", &less.to_string(), arena.profile.because] {
+                assert!(error.message().contains(part), "{part:?} is not in: {error}");
+            }
+        }
+    }
+}
 
 /// P1: guards of several connections never say "held" together, and their fences rise.
 async fn gives_one_guard_at_a_time(arena: Arena) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{Attempt, ErrorKind, Feature, Mode, Released};
+use lockfast::{Attempt, ErrorKind, Feature, Mode, Moment, Released};
 
 use super::long_lease;
 use crate::arena::{Arena, finish};
@@ -25,6 +25,9 @@ pub(super) const GROUP: Group = Group {
         }),
         Case::new("a_multi_lock_is_not_given_out_in_part", |arena| {
             Box::pin(a_multi_lock_is_not_given_out_in_part(arena))
+        }),
+        Case::new("a_multi_lock_waits_once_for_all", |arena| {
+            Box::pin(a_multi_lock_waits_once_for_all(arena))
         }),
         Case::new("multi_locks_do_not_deadlock", |arena| {
             Box::pin(multi_locks_do_not_deadlock(arena))
@@ -117,6 +120,31 @@ async fn a_multi_lock_is_not_given_out_in_part(arena: Arena) {
     let error = finish(waiter).await.expect_err("the first was lost");
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     client.until(&b, "the second is given back", |view| view.holders.is_empty()).await;
+}
+
+/// P10: the locks of a multi-lock have one wait together. The first is freed when most of that is over, so
+/// that the second has only the rest.
+async fn a_multi_lock_waits_once_for_all(arena: Arena) {
+    let locker = arena.locker(&FaultSwitch::default()).await;
+    let client = arena.client().await;
+    let (a, b) = (crate::arena::name("a"), crate::arena::name("b"));
+    let held = [client.take(client.request(&a)).await, client.take(client.request(&b)).await];
+    let wait = Duration::from_secs(4);
+    let all =
+        locker.multi(["a", "b"]).expect("two locks").with_options(long_lease(&arena)).wait(wait);
+    let waiter = tokio::spawn(async move {
+        let start = Moment::now();
+        (all.acquire().await, Moment::now().since(start))
+    });
+    tokio::time::sleep(wait * 3 / 4).await;
+    assert!(!waiter.is_finished(), "it does not wait");
+    client.release(&held[0]).await;
+    let (acquired, took) = finish(waiter).await;
+    let error = acquired.expect_err("the second is taken");
+    assert_eq!(error.kind(), ErrorKind::Taken, "{error}");
+    // Counted anew for the second, it would be seven quarters.
+    assert!(took >= wait && took < wait * 3 / 2, "a wait of {wait:?} took {took:?}");
+    client.until(&a, "the first is given back", |view| view.holders.is_empty()).await;
 }
 
 /// P10: multi-locks that share locks, named in any order, never wait for each other in a circle.

@@ -45,6 +45,10 @@ pub(super) const GROUP: Group =
                 Box::pin(are_fresh_for_a_short_time(arena))
             })
             .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
+            Case::new("are_as_fresh_as_the_reader_wants", |arena| {
+                Box::pin(are_as_fresh_as_the_reader_wants(arena))
+            })
+            .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
             Case::new("invalidations_are_not_undone_by_who_computes", |arena| {
                 Box::pin(invalidations_are_not_undone_by_who_computes(arena))
             })
@@ -76,9 +80,11 @@ async fn are_computed_once(arena: Arena) {
     }
     assert_eq!(computed.load(Ordering::SeqCst), 1);
     let refresh = lockers[0].refresh("a", Duration::from_secs(600)).expect("a refresh");
-    assert_eq!(refresh.ensure(async |_| Ok(())).await.expect("an answer"), Ensured::Before);
+    let mixed = refresh.ensure(async |_| Ok(())).await.expect_err("it is a value, and no mark");
+    assert_eq!(mixed.kind(), ErrorKind::Conflict, "{mixed}");
     refresh.invalidate().await.expect("an answer");
     assert_eq!(refresh.ensure(async |_| Ok(7)).await.expect("an answer"), Ensured::Now(7));
+    assert_eq!(refresh.ensure(async |_| Ok(8)).await.expect("an answer"), Ensured::Before);
 }
 
 /// P11: those who waited for a computation are told why it failed, and the next computes.
@@ -250,6 +256,23 @@ async fn are_fresh_for_a_short_time(arena: Arena) {
     let read = refresh(&second).get(|_| async { Ok(b"two".to_vec()) }).await.expect("a value");
     let took = Moment::now().since(start);
     assert!(read == b"one" || took >= second_long, "computed again after {took:?}");
+}
+
+/// P13 (B185): a value that another program keeps for longer is computed anew by one who does not accept
+/// it any more.
+async fn are_as_fresh_as_the_reader_wants(arena: Arena) {
+    let [first, second] = lockers(&arena).await;
+    let strict = arena.short_ttl();
+    let refresh = |locker: &Locker, fresh| locker.refresh("a", fresh).expect("a refresh");
+    let long = refresh(&first, Duration::from_secs(600));
+    let old = long.get(|_| async { Ok(b"old".to_vec()) }).await.expect("a value");
+    assert_eq!(old, b"old");
+    tokio::time::sleep(strict + arena.profile.ttl.fit(Duration::ZERO)).await;
+    let read = long.get(|_| async { Ok(b"unwanted".to_vec()) }).await.expect("a value");
+    assert_eq!(read, b"old");
+    let strict = refresh(&second, strict);
+    let new = strict.get(|_| async { Ok(b"new".to_vec()) }).await.expect("a value");
+    assert_eq!(new, b"new");
 }
 
 /// P14 (B172): a value that was made stale while it was computed is not fresh.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockfast_core::{Error, LossCause, Moment, Result};
 
-use super::block_on;
+use super::{block_on, block_within};
 use crate::{LeaseStatus, Released};
 
 /// [`crate::Lease`], blocking. What does not wait is the same.
@@ -33,6 +33,14 @@ impl Lease {
     /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn lost(&self) -> Result<LossCause> {
         block_on(async { Ok(self.0.lost().await) })
+    }
+
+    /// Why it was lost, if that happens within `limit`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn lost_within(&self, limit: Duration) -> Result<Option<LossCause>> {
+        block_within(limit, async { Ok(self.0.lost().await) })
     }
 
     /// As [`Lease::changes`](crate::Lease::changes). See [`LeaseChanges`] for an example.
@@ -68,7 +76,7 @@ impl Lease {
     }
 }
 
-/// As an event of an election brings it, say.
+/// As the async API brings it.
 impl From<crate::Lease> for Lease {
     fn from(lease: crate::Lease) -> Self {
         Self(lease)
@@ -116,6 +124,14 @@ impl LeaseChanges {
     #[allow(clippy::should_implement_trait, reason = "it has no end")]
     pub fn next(&mut self) -> Result<LeaseStatus> {
         block_on(async { Ok(self.0.next().await) })
+    }
+
+    /// The next status, if one comes within `limit`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn next_within(&mut self, limit: Duration) -> Result<Option<LeaseStatus>> {
+        block_within(limit, async { Ok(self.0.next().await) })
     }
 }
 
@@ -194,9 +210,22 @@ impl Deref for Guard {
 /// ```
 #[must_use = "the locks are given back as soon as the guard is dropped"]
 #[derive(Debug)]
-pub struct MultiGuard(pub(super) crate::MultiGuard);
+pub struct MultiGuard {
+    guard: crate::MultiGuard,
+    leases: Vec<Lease>,
+}
 
 impl MultiGuard {
+    pub(super) fn new(guard: crate::MultiGuard) -> Self {
+        let leases = guard.leases().cloned().map(Lease).collect();
+        Self { guard, leases }
+    }
+
+    /// As [`MultiGuard::leases`](crate::MultiGuard::leases).
+    pub fn leases(&self) -> impl Iterator<Item = &Lease> {
+        self.leases.iter()
+    }
+
     /// As [`MultiGuard::lost`](crate::MultiGuard::lost).
     ///
     /// ```
@@ -214,7 +243,15 @@ impl MultiGuard {
     /// # Errors
     /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn lost(&self) -> Result<LossCause> {
-        block_on(async { Ok(self.0.lost().await) })
+        block_on(async { Ok(self.guard.lost().await) })
+    }
+
+    /// Why any of them was lost, if that happens within `limit`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
+    pub fn lost_within(&self, limit: Duration) -> Result<Option<LossCause>> {
+        block_within(limit, async { Ok(self.guard.lost().await) })
     }
 
     /// As [`MultiGuard::release`](crate::MultiGuard::release). See [`MultiGuard`] for an example.
@@ -223,7 +260,7 @@ impl MultiGuard {
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync);
     /// then the keeper gives the locks back.
     pub fn release(self) -> Result<Vec<Released>> {
-        block_on(self.0.release())
+        block_on(self.guard.release())
     }
 
     /// Runs `body` under the locks and gives them back.
@@ -243,7 +280,7 @@ impl Deref for MultiGuard {
     type Target = crate::MultiGuard;
 
     fn deref(&self) -> &crate::MultiGuard {
-        &self.0
+        &self.guard
     }
 }
 

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use lockfast_core::{Error, Fence, HolderId, LockName, Moment, Result};
+use lockfast_core::{Error, Fence, HolderId, LockName, LossCause, Moment, Result};
 
-use super::block_on;
 use super::handle::{Lease, OnceGuard};
-use crate::{Attempt, LeaderEvent, Leadership, Options, Ran, Released};
+use super::{block_on, block_within};
+use crate::{Attempt, Leadership, Options, Ran, Released};
 
 /// [`crate::Leader`], blocking.
 ///
 /// ```
-/// use lockfast::{LeaderEvent, Leadership};
+/// use lockfast::Leadership;
+/// use lockfast::blocking::LeaderEvent;
 ///
 /// # fn main() -> lockfast::Result<()> {
 /// let leader = lockfast::blocking::Locker::connect("memory:")?.leader("scheduler")?;
@@ -109,7 +110,15 @@ impl Campaign {
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     #[allow(clippy::should_implement_trait, reason = "it is no iterator: an error does not end it")]
     pub fn next(&mut self) -> Result<LeaderEvent> {
-        block_on(self.0.next())
+        block_on(self.0.next()).map(LeaderEvent::from)
+    }
+
+    /// The next event, if one comes within `limit`.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn next_within(&mut self, limit: Duration) -> Result<Option<LeaderEvent>> {
+        Ok(block_within(limit, self.0.next())?.map(LeaderEvent::from))
     }
 
     /// As [`Campaign::resign`](crate::Campaign::resign). See [`Campaign`] for an example.
@@ -118,6 +127,37 @@ impl Campaign {
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync); then the keeper finishes it.
     pub fn resign(self) -> Result<Option<Released>> {
         block_on(self.0.resign())
+    }
+}
+
+/// [`crate::LeaderEvent`], blocking.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LeaderEvent {
+    /// As [`LeaderEvent::Elected`](crate::LeaderEvent::Elected).
+    Elected {
+        /// The fence of this grant: higher than that of every earlier term.
+        term: Fence,
+        /// What is known of the term: whether it is still good, and when it ends.
+        lease: Lease,
+    },
+    /// As [`LeaderEvent::Deposed`](crate::LeaderEvent::Deposed).
+    Deposed {
+        /// Which term ended.
+        term: Fence,
+        /// Why.
+        why: LossCause,
+    },
+}
+
+impl From<crate::LeaderEvent> for LeaderEvent {
+    fn from(event: crate::LeaderEvent) -> Self {
+        match event {
+            crate::LeaderEvent::Elected { term, lease } => {
+                Self::Elected { term, lease: lease.into() }
+            }
+            crate::LeaderEvent::Deposed { term, why } => Self::Deposed { term, why },
+        }
     }
 }
 
@@ -148,6 +188,14 @@ impl Observer {
     #[allow(clippy::should_implement_trait, reason = "it is no iterator: an error does not end it")]
     pub fn next(&mut self) -> Result<Leadership> {
         block_on(self.0.next())
+    }
+
+    /// Who leads, if that changes within `limit`.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn next_within(&mut self, limit: Duration) -> Result<Option<Leadership>> {
+        block_within(limit, self.0.next())
     }
 }
 

@@ -746,7 +746,7 @@ impl MultiLock {
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn acquire(&self) -> Result<MultiGuard> {
-        block_on(self.0.acquire()).map(MultiGuard)
+        block_on(self.0.acquire()).map(MultiGuard::new)
     }
 
     /// As [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
@@ -767,7 +767,7 @@ impl MultiLock {
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn try_acquire(&self) -> Result<Attempt<MultiGuard>> {
-        Ok(block_on(self.0.try_acquire())?.map(MultiGuard))
+        Ok(block_on(self.0.try_acquire())?.map(MultiGuard::new))
     }
 
     /// As [`MultiLock::run`](crate::MultiLock::run), but nobody can stop a thread: `body` checks the locks

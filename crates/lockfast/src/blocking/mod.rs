@@ -11,6 +11,10 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! What waits until something happens has a form with a limit, whose name ends with `_within`: there is
+//! no other way to stop a thread. It says whether it happened in time, and nothing that happens later is
+//! missed by the next call.
 
 mod handle;
 mod job;
@@ -18,7 +22,9 @@ mod lock;
 mod refresh;
 mod value;
 
+use std::convert::Infallible;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -33,7 +39,7 @@ use lockfast_fence::sql::TableGate;
 use tokio::task::coop::poll_proceed;
 
 pub use handle::{Guard, Lease, LeaseChanges, MultiGuard, OnceGuard};
-pub use job::{Campaign, Leader, Observer, Once};
+pub use job::{Campaign, Leader, LeaderEvent, Observer, Once};
 pub use lock::{AnyLock, MultiLock, Mutex, RwLock, Semaphore};
 pub use refresh::{Refresh, RefreshAttempt, RefreshGuard};
 pub use value::{Barrier, Latch, SharedValue, retry};
@@ -46,6 +52,35 @@ const BUDGET_MAX: u32 = 256;
 /// # Errors
 /// [`ErrorKind::BlockingInAsync`] where a runtime would be blocked.
 fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let blocked = block(future, || {
+        std::thread::park();
+        ControlFlow::<Infallible>::Continue(())
+    });
+    match blocked? {
+        ControlFlow::Continue(value) => Ok(value),
+        ControlFlow::Break(never) => match never {},
+    }
+}
+
+/// The same for so long at most; `None` when the future has not ended by then and was dropped.
+fn block_within<T>(limit: Duration, future: impl Future<Output = Result<T>>) -> Result<Option<T>> {
+    let start = Moment::now();
+    let blocked = block(future, || {
+        let left = limit.saturating_sub(Moment::now().since(start));
+        if left.is_zero() {
+            return ControlFlow::Break(());
+        }
+        std::thread::park_timeout(left);
+        ControlFlow::Continue(())
+    });
+    blocked.map(ControlFlow::continue_value)
+}
+
+/// Polls a future on this thread until it has ended, or `pause`, which waits until it is woken, gives up.
+fn block<T, B>(
+    future: impl Future<Output = Result<T>>,
+    mut pause: impl FnMut() -> ControlFlow<B>,
+) -> Result<ControlFlow<B, T>> {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -63,9 +98,11 @@ fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value.map(ControlFlow::Continue);
+        }
+        if let ControlFlow::Break(gave_up) = pause() {
+            return Ok(ControlFlow::Break(gave_up));
         }
     }
 }
@@ -454,4 +491,27 @@ impl EventStream {
     pub fn next(&mut self) -> Result<Option<WatchEvent>> {
         block_on(async { Ok(self.0.next().await) })
     }
+
+    /// The next event, if one comes within `limit`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BlockingInAsync`].
+    pub fn next_within(&mut self, limit: Duration) -> Result<Heard> {
+        Ok(match block_within(limit, async { Ok(self.0.next().await) })? {
+            Some(Some(event)) => Heard::Event(event),
+            Some(None) => Heard::End,
+            None => Heard::Nothing,
+        })
+    }
+}
+
+/// What came of [`EventStream::next_within`].
+#[derive(Clone, Debug)]
+pub enum Heard {
+    /// This happened.
+    Event(WatchEvent),
+    /// Nothing came in time.
+    Nothing,
+    /// The stream has ended: watch again.
+    End,
 }

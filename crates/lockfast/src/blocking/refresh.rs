@@ -6,7 +6,7 @@ use lockfast_core::{Error, LockName, Result};
 
 use super::block_on;
 use super::handle::Lease;
-use crate::Ensured;
+use crate::{Ensured, Options};
 
 /// [`crate::Refresh`], blocking.
 ///
@@ -36,6 +36,30 @@ impl Refresh {
     /// As there.
     pub fn stale_for(self, stale_for: Duration) -> Result<Self> {
         self.0.stale_for(stale_for).map(Self)
+    }
+
+    /// As [`Refresh::ttl`](crate::Refresh::ttl).
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self(self.0.ttl(ttl))
+    }
+
+    /// As [`Refresh::wait`](crate::Refresh::wait).
+    #[must_use]
+    pub fn wait(self, wait: Duration) -> Self {
+        Self(self.0.wait(wait))
+    }
+
+    /// As [`Refresh::wait_forever`](crate::Refresh::wait_forever).
+    #[must_use]
+    pub fn wait_forever(self) -> Self {
+        Self(self.0.wait_forever())
+    }
+
+    /// As [`Refresh::with_options`](crate::Refresh::with_options).
+    #[must_use]
+    pub fn with_options(self, options: Options) -> Self {
+        Self(self.0.with_options(options))
     }
 
     /// As [`Refresh::lock_of`](crate::Refresh::lock_of).
@@ -85,10 +109,10 @@ impl Refresh {
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn ensure<T>(&self, work: impl FnOnce(&Lease) -> Result<T>) -> Result<Ensured<T>> {
-        match self.start()? {
-            RefreshAttempt::Fresh(_) => Ok(Ensured::Before),
-            RefreshAttempt::Granted(guard) => {
-                let (guard, done) = guard.run(work)?;
+        match block_on(self.0.start_mark())? {
+            crate::RefreshAttempt::Fresh(_) => Ok(Ensured::Before),
+            crate::RefreshAttempt::Granted(guard) => {
+                let (guard, done) = RefreshGuard::new(guard).run(work)?;
                 guard.finish(Vec::new())?;
                 Ok(Ensured::Now(done))
             }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use lockfast_core::{Expected, LockName, Result, Version, VersionedValue, WriteOutcome};
 
-use super::block_on;
+use super::{block_on, block_within};
+use crate::Options;
 use crate::optimistic::{Attempts, Step, Update};
 
 /// As [`optimistic::retry`](crate::optimistic::retry).
@@ -91,6 +92,12 @@ impl SharedValue {
         Self(self.0.attempts(attempts))
     }
 
+    /// As [`SharedValue::with_options`](crate::SharedValue::with_options).
+    #[must_use]
+    pub fn with_options(self, options: Options) -> Self {
+        Self(self.0.with_options(options))
+    }
+
     /// As [`SharedValue::name`](crate::SharedValue::name).
     pub fn name(&self) -> &LockName {
         self.0.name()
@@ -166,6 +173,12 @@ impl Latch {
     /// As [`Latch::COUNT_MAX`](crate::Latch::COUNT_MAX).
     pub const COUNT_MAX: u32 = crate::Latch::COUNT_MAX;
 
+    /// As [`Latch::with_options`](crate::Latch::with_options).
+    #[must_use]
+    pub fn with_options(self, options: Options) -> Self {
+        Self(self.0.with_options(options))
+    }
+
     /// As [`Latch::name`](crate::Latch::name).
     pub fn name(&self) -> &LockName {
         self.0.name()
@@ -204,6 +217,14 @@ impl Latch {
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn wait(&self) -> Result<()> {
         block_on(self.0.wait())
+    }
+
+    /// Whether none is left within `limit`.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_within(&self, limit: Duration) -> Result<bool> {
+        Ok(block_within(limit, self.0.wait())?.is_some())
     }
 
     /// As [`Latch::reset`](crate::Latch::reset).
@@ -248,6 +269,18 @@ impl Barrier {
     /// As [`Barrier::PARTIES_MAX`](crate::Barrier::PARTIES_MAX).
     pub const PARTIES_MAX: u32 = crate::Barrier::PARTIES_MAX;
 
+    /// As [`Barrier::ttl`](crate::Barrier::ttl).
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self(self.0.ttl(ttl))
+    }
+
+    /// As [`Barrier::with_options`](crate::Barrier::with_options).
+    #[must_use]
+    pub fn with_options(self, options: Options) -> Self {
+        Self(self.0.with_options(options))
+    }
+
     /// As [`Barrier::name`](crate::Barrier::name).
     pub fn name(&self) -> &LockName {
         self.0.name()
@@ -259,5 +292,14 @@ impl Barrier {
     /// As there, and [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn wait(&self) -> Result<u64> {
         block_on(self.0.wait())
+    }
+
+    /// Which round it was, if all come within `limit`; otherwise this one leaves. When the last one comes
+    /// just then, the others may go on without it.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_within(&self, limit: Duration) -> Result<Option<u64>> {
+        block_within(limit, self.0.wait())
     }
 }

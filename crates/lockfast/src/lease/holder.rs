@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use lockfast_core::{LockName, Mode};
+use lockfast_core::{Error, LockName, Mode, Result};
 
 use super::acquire::Target;
 use super::cell::LeaseCell;
@@ -17,9 +17,10 @@ use super::handle::Guard;
 ///
 /// What it takes with [`acquire_as`](crate::Mutex::acquire_as) again before it was given back is
 /// another guard of the same grant: the store is not asked, the fence is the same, the lock is given
-/// back with the last guard, and a loss is told to all of them. Locks of other names, modes and
-/// connections are independent, so a holder that reads and wants to write waits for itself. A writer's
-/// lease that was [downgraded](crate::RwLock::downgrade) is a reader's from then on.
+/// back with the last guard, and a loss is told to all of them. Locks of other names and connections
+/// are independent. A holder has a lock in one mode at a time: one that reads and wants to write would
+/// wait for itself, and is refused with [`ErrorKind::AlreadyHeld`](crate::ErrorKind::AlreadyHeld). A
+/// writer's lease that was [downgraded](crate::RwLock::downgrade) is a reader's from then on.
 ///
 /// ```
 /// use lockfast::{Holder, Locker, Mutex, Released};
@@ -42,11 +43,18 @@ use super::handle::Guard;
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct Holder(Arc<Mutex<HashMap<Key, Arc<Seat>>>>);
+pub struct Holder(Arc<Mutex<HashMap<Key, Vec<Place>>>>);
 
 /// A lock of a connection, which is known by its address: whoever has or wants a lease keeps the
 /// connection, so no other can be there.
-type Key = (usize, LockName, Mode);
+type Key = (usize, LockName);
+
+/// What a holder has or wants of a lock.
+struct Place {
+    /// The mode that it asked for. What it has may have been downgraded since.
+    asked: Mode,
+    seat: Arc<Seat>,
+}
 
 /// The lease that a holder was granted of one lock.
 #[derive(Default)]
@@ -74,40 +82,68 @@ impl Holder {
     }
 
     /// Where this holder's lease of a lock is kept.
-    pub(crate) fn seat(&self, target: &Target) -> Arc<Seat> {
-        let key = key(target, target.mode);
-        let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seat) = seats.get(&key) {
-            return Arc::clone(seat);
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyHeld`](crate::ErrorKind::AlreadyHeld) when it has the lock, or asks for it, in
+    /// another mode: it would wait for itself.
+    pub(crate) fn seat(&self, target: &Target) -> Result<Arc<Seat>> {
+        let key = key(target);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = all.get(&key) {
+            let other = |place: &Place| place.mode_taken().filter(|mode| *mode != target.mode);
+            if let Some(other) = places.iter().find_map(other) {
+                let error = Error::already_held(target.mode, other);
+                return Err(error.with_lock(&target.name));
+            }
+            if let Some(own) = places.iter().find(|place| place.asked == target.mode) {
+                return Ok(Arc::clone(&own.seat));
+            }
         }
         // What is over is forgotten here, so that a holder remembers no more than it has.
-        seats.retain(|_, seat| is_in_use(seat));
-        Arc::clone(seats.entry(key).or_default())
+        all.retain(|_, places| {
+            places.retain(Place::is_in_use);
+            !places.is_empty()
+        });
+        let place = Place { asked: target.mode, seat: Arc::default() };
+        let seat = Arc::clone(&place.seat);
+        all.entry(key).or_default().push(place);
+        Ok(seat)
     }
 
     /// Another guard of what this holder has. A reader's may have been a writer's.
     pub(crate) fn again(&self, target: &Target) -> Option<Guard> {
-        let granted: &[Mode] = match &target.mode {
-            Mode::Shared => &[Mode::Shared, Mode::Exclusive],
-            mode => std::slice::from_ref(mode),
-        };
         let leases: Vec<Arc<LeaseCell>> = {
-            let seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let lease = |mode: &Mode| seats.get(&key(target, *mode))?.lease();
-            granted.iter().filter_map(lease).collect()
+            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.get(&key(target))?.iter().filter_map(|place| place.seat.lease()).collect()
         };
         leases.into_iter().find_map(|cell| Guard::again(cell, target.mode))
     }
 }
 
-fn key(target: &Target, mode: Mode) -> Key {
-    (Arc::as_ptr(&target.store).addr(), target.name.clone(), mode)
+fn key(target: &Target) -> Key {
+    (Arc::as_ptr(&target.store).addr(), target.name.clone())
 }
 
-/// Whether somebody asks for the lease, or has it.
-fn is_in_use(seat: &Arc<Seat>) -> bool {
-    let is_held = |cell: Arc<LeaseCell>| cell.guards.load(Ordering::Acquire) > 0;
-    Arc::strong_count(seat) > 1 || seat.lease().is_some_and(is_held)
+impl Place {
+    /// The mode in which somebody has the lease, or asks for it.
+    fn mode_taken(&self) -> Option<Mode> {
+        let held = self.held().filter(|cell| !cell.look().is_over());
+        held.map(|cell| cell.held_mode().mode()).or_else(|| self.is_asked().then_some(self.asked))
+    }
+
+    /// Whether somebody asks for the lease, or has a guard of it, which may be lost.
+    fn is_in_use(&self) -> bool {
+        self.is_asked() || self.held().is_some()
+    }
+
+    fn is_asked(&self) -> bool {
+        Arc::strong_count(&self.seat) > 1
+    }
+
+    /// The lease, while there are guards of it.
+    fn held(&self) -> Option<Arc<LeaseCell>> {
+        self.seat.lease().filter(|cell| cell.guards.load(Ordering::Acquire) > 0)
+    }
 }
 
 impl fmt::Debug for Holder {

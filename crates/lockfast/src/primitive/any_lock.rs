@@ -264,7 +264,8 @@ impl AnyLock {
     /// # Errors
     /// As there.
     pub async fn acquire_as(&self, holder: &Holder) -> Result<Guard> {
-        match self.take_as(holder, self.wait_from(Moment::now())).await? {
+        let now = Moment::now();
+        match self.take_as(holder, now, self.wait_from(now)).await? {
             Attempt::Acquired(guard) => Ok(guard),
             Attempt::Taken(refusal) => Err(Error::taken(&self.target.name, refusal)),
         }
@@ -278,18 +279,17 @@ impl AnyLock {
     /// # Errors
     /// As there.
     pub async fn try_acquire_as(&self, holder: &Holder) -> Result<Attempt> {
-        self.take_as(holder, Wait::No).await
+        self.take_as(holder, Moment::now(), Wait::No).await
     }
 
     /// Takes a place of the holder's that it has, or asks the store for one. Who asks keeps the seat
     /// meanwhile; a cancellation leaves it to the next.
-    async fn take_as(&self, holder: &Holder, wait: Wait) -> Result<Attempt> {
+    async fn take_as(&self, holder: &Holder, start: Moment, wait: Wait) -> Result<Attempt> {
         self.check()?;
-        let start = Moment::now();
         if let Some(guard) = holder.again(&self.target) {
             return Ok(Attempt::Acquired(guard));
         }
-        let seat = holder.seat(&self.target);
+        let seat = holder.seat(&self.target)?;
         let asking = match wait {
             Wait::No => seat.asking.try_lock().ok(),
             Wait::Until(end) => self.target.store.until(end, seat.asking.lock()).await,

@@ -1,5 +1,7 @@
 //! A place where some wait for each other.
 
+use std::time::Duration;
+
 use lockfast_core::error::quote;
 use lockfast_core::{
     Error, ErrorKind, Expected, Fence, LockName, Mode, Query, Result, Version, VersionedValue,
@@ -9,6 +11,7 @@ use lockfast_core::{
 use super::any_lock::AnyLock;
 use super::events::Events;
 use super::shared_value::SharedValue;
+use crate::lease::policy::Options;
 
 /// A barrier: each waits until so many have come, and then all go on. It can be used again at once:
 /// whoever comes after that waits for the next round. Cheap to clone.
@@ -53,11 +56,28 @@ impl Barrier {
     ) -> Result<Self> {
         debug_assert_eq!(place.mode(), Mode::Shared);
         if (1..=Self::PARTIES_MAX).contains(&parties) {
+            let place = place.wait_forever();
             return Ok(Self { value, place, name, parties });
         }
         let message =
             format!("{parties} cannot wait for each other; use 1 to {}", Self::PARTIES_MAX);
         Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(&name))
+    }
+
+    /// As [`Mutex::ttl`](crate::Mutex::ttl): how long one that has died counts as one who has come.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.place = self.place.ttl(ttl);
+        self
+    }
+
+    /// As [`Mutex::with_options`](crate::Mutex::with_options), for the lease of whoever waits and for all
+    /// requests. It waits for the others without a limit, whatever they say.
+    #[must_use]
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.value = self.value.with_options(options.clone());
+        self.place = self.place.with_options(options).wait_forever();
+        self
     }
 
     /// The name. See [`Barrier`] for an example.

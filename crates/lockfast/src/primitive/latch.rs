@@ -5,6 +5,7 @@ use lockfast_core::{Error, ErrorKind, HolderId, LockName, Result, VersionedValue
 
 use super::events::Events;
 use super::shared_value::{SharedValue, Update};
+use crate::lease::policy::Options;
 use crate::optimistic::Attempts;
 
 /// A count-down latch: those who wait go on when so many have counted it down, and so does whoever
@@ -56,6 +57,13 @@ impl Latch {
         let message =
             format!("a latch cannot be counted down {count} times; use 1 to {}", Self::COUNT_MAX);
         Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(&name))
+    }
+
+    /// As [`SharedValue::with_options`].
+    #[must_use]
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.value = self.value.with_options(options);
+        self
     }
 
     /// The name. See [`Latch`] for an example.

@@ -24,6 +24,7 @@ mod multi_lock;
 mod mutex;
 mod observer;
 mod once;
+mod record;
 mod refresh;
 mod rwlock;
 mod semaphore;

@@ -196,10 +196,11 @@ impl MultiLock {
         for lock in &self.locks {
             guards.push(lock.acquire_until(wait).await?);
         }
-        let all = MultiGuard { guards };
-        // The first of them may have been lost while the others were waited for.
-        all.check()?;
-        Ok(all)
+        if let Some((_last, earlier)) = guards.split_last() {
+            // They may have been lost while the others were waited for.
+            earlier.iter().try_for_each(|guard: &Guard| guard.check().map(|_| ()))?;
+        }
+        Ok(MultiGuard { guards })
     }
 
     /// Takes all of them, runs `body` under them, gives them back. When one is lost, `body` is dropped

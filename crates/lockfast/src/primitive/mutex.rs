@@ -265,7 +265,8 @@ impl Mutex {
     /// As [`Mutex::acquire`]; it is not counted.
     ///
     /// # Errors
-    /// As [`Mutex::acquire`].
+    /// As [`Mutex::acquire`], and [`ErrorKind::AlreadyHeld`](crate::ErrorKind::AlreadyHeld) when
+    /// `holder` has the lock, or asks for it, in another mode.
     pub async fn acquire_as(&self, holder: &Holder) -> Result<Guard> {
         self.0.acquire_as(holder).await
     }
@@ -292,7 +293,8 @@ impl Mutex {
     /// As [`Mutex::acquire_as`].
     ///
     /// # Errors
-    /// As [`Mutex::try_acquire`].
+    /// As [`Mutex::try_acquire`], and [`ErrorKind::AlreadyHeld`](crate::ErrorKind::AlreadyHeld) as
+    /// [`Mutex::acquire_as`].
     pub async fn try_acquire_as(&self, holder: &Holder) -> Result<Attempt> {
         self.0.try_acquire_as(holder).await
     }

@@ -3,32 +3,28 @@
 
 use std::future::Future;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lockfast_core::view::exact;
 use lockfast_core::{
-    Error, ErrorKind, Feature, Fence, HolderId, HolderView, LockName, LossCause, Mode, Moment,
-    Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, Wait,
-    jitter,
+    BoxFuture, Error, ErrorKind, Feature, Fence, HolderId, LockName, LossCause, Mode, Moment,
+    Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, Wait, jitter,
 };
-use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
 
 use super::attempt::Attempt;
 use crate::lease::acquire::Target;
-use crate::lease::cell::LeaseCell;
 use crate::lease::handle::{Lease, Released};
 use crate::lease::policy::{Options, Policy};
-use crate::lease::state::{Event, Phase};
+use crate::lease::state::Phase;
 use crate::lease::undo;
 use crate::store::Store;
 
 /// How soon a store that did not answer at the end of a job is asked again.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How often the store is asked whether it still knows the lease of a job that runs.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A scheduled job that the whole fleet starts and one of them runs.
 ///
@@ -64,7 +60,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Once {
+pub struct Once(Arc<Job>);
+
+/// What is known of a job: shared with its guards, which end it.
+#[derive(Clone, Debug)]
+struct Job {
     target: Target,
     options: Options,
     at_least: Duration,
@@ -105,7 +105,7 @@ impl Once {
     ) -> Result<Self> {
         let policy = policy_for(&options, at_most, &store).map_err(|it| it.with_lock(&name))?;
         let target = Target { store, name, mode: Mode::Exclusive, policy };
-        Ok(Self { target, options, at_least: Duration::ZERO, flaw: None })
+        Ok(Self(Arc::new(Job { target, options, at_least: Duration::ZERO, flaw: None })))
     }
 
     /// Keeps the lock for at least so long after the start of the job. No longer than `at_most`, and not
@@ -115,21 +115,21 @@ impl Once {
     /// call that can fail, before anything is touched. See [`Once`] for an example.
     #[must_use]
     pub fn at_least(mut self, at_least: Duration) -> Self {
-        self.at_least = at_least;
+        Arc::make_mut(&mut self.0).at_least = at_least;
         self
     }
 
     /// As [`Mutex::lock_delay`](crate::Mutex::lock_delay).
     #[must_use]
     pub fn lock_delay(self, lock_delay: Duration) -> Self {
-        let options = self.options.clone().lock_delay(lock_delay);
+        let options = self.0.options.clone().lock_delay(lock_delay);
         self.with_options(options)
     }
 
     /// As [`Mutex::floor`](crate::Mutex::floor).
     #[must_use]
     pub fn floor(self, floor: Fence) -> Self {
-        let options = self.options.clone().floor(floor);
+        let options = self.0.options.clone().floor(floor);
         self.with_options(options)
     }
 
@@ -137,37 +137,21 @@ impl Once {
     /// waits, whatever they say.
     #[must_use]
     pub fn with_options(mut self, options: Options) -> Self {
-        self.flaw = match policy_for(&options, self.at_most(), &self.target.store) {
+        let job = Arc::make_mut(&mut self.0);
+        job.flaw = match policy_for(&options, job.at_most(), &job.target.store) {
             Ok(policy) => {
-                self.target.policy = policy;
+                job.target.policy = policy;
                 None
             }
-            Err(error) => Some(error.with_lock(self.name())),
+            Err(error) => Some(error.with_lock(&job.target.name)),
         };
-        self.options = options;
+        job.options = options;
         self
-    }
-
-    /// Refuses options that are of no use.
-    fn check(&self) -> Result<()> {
-        if let Some(flaw) = &self.flaw {
-            return Err(flaw.clone());
-        }
-        let (at_least, at_most) = (self.at_least, self.at_most());
-        if at_least > at_most {
-            let message = format!(
-                "at_least {} is longer than at_most {}, after which the lock is free in any case",
-                exact(at_least),
-                exact(at_most)
-            );
-            return Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(self.name()));
-        }
-        if at_least.is_zero() { Ok(()) } else { self.require_detached() }
     }
 
     /// The name. See [`Once`] for an example.
     pub fn name(&self) -> &LockName {
-        &self.target.name
+        &self.0.target.name
     }
 
     /// How long the lock is held at most.
@@ -185,7 +169,7 @@ impl Once {
     /// # }
     /// ```
     pub fn at_most(&self) -> Duration {
-        self.target.policy.ttl
+        self.0.at_most()
     }
 
     /// Takes the lock if it is free: for a job that [`Once::run`] cannot run.
@@ -199,17 +183,18 @@ impl Once {
     /// one on a store whose leases end with the process; what [`Options::check`] says of the options;
     /// what the store meets.
     pub async fn start(&self) -> Result<Attempt<OnceGuard>> {
-        self.check()?;
+        let job = &self.0;
+        job.check()?;
         // Where a lease can outlive its process it does: a job that was killed has run, too.
-        let detached = self.require_detached().is_ok();
-        Ok(match self.target.acquire(Wait::No, detached).await? {
+        let detached = job.require_detached().is_ok();
+        Ok(match job.target.acquire(Wait::No, detached).await? {
             // Not before the store began to count, so that it keeps the lock for long enough.
             Ok(cell) => {
                 let started = Moment::now();
-                let watch = self.clone().watch_over(Arc::clone(&cell));
-                let watch = self.target.store.keeper.runtime().spawn(watch).abort_handle();
-                let (lease, once) = (Lease(cell), self.clone());
-                Attempt::Acquired(OnceGuard { lease, once, started, watch, is_open: true })
+                // Nothing renews it, so no renewal tells that it was taken away.
+                let watch = job.target.store.lookout.watch(&cell, started);
+                let (lease, job) = (Lease(cell), Arc::clone(job));
+                Attempt::Acquired(OnceGuard { lease, job, started, watch, is_open: true })
             }
             Err(refusal) => Attempt::Taken(refusal),
         })
@@ -270,47 +255,45 @@ impl Once {
     /// As [`Once::start`], and [`ErrorKind::Unsupported`] on a store whose leases end with the process.
     /// Then the lock is free when `at_most` is over.
     pub async fn finish_detached(&self, holder: HolderId, started: Moment) -> Result<Released> {
-        self.check()?;
-        self.require_detached()?;
-        let lock_delay = self.target.policy.lock_delay;
-        let until = started + self.at_most() + lock_delay;
+        let job = &self.0;
+        job.check()?;
+        job.require_detached()?;
+        let lock_delay = job.target.policy.lock_delay;
+        let until = started + job.at_most() + lock_delay;
         let is_as_begun = lock_delay.is_zero();
-        self.give_back(&Ending { holder, started, is_as_begun, until }).await
+        job.give_back(&Ending { holder, started, is_as_begun, until }).await
+    }
+}
+
+impl Job {
+    fn name(&self) -> &LockName {
+        &self.target.name
+    }
+
+    fn at_most(&self) -> Duration {
+        self.target.policy.ttl
+    }
+
+    /// Refuses options that are of no use.
+    fn check(&self) -> Result<()> {
+        if let Some(flaw) = &self.flaw {
+            return Err(flaw.clone());
+        }
+        let (at_least, at_most) = (self.at_least, self.at_most());
+        if at_least > at_most {
+            let message = format!(
+                "at_least {} is longer than at_most {}, after which the lock is free in any case",
+                exact(at_least),
+                exact(at_most)
+            );
+            return Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(self.name()));
+        }
+        if at_least.is_zero() { Ok(()) } else { self.require_detached() }
     }
 
     fn require_detached(&self) -> Result<()> {
         let profile = self.target.store.backend.profile();
         profile.require(Feature::Detached).map_err(|error| error.with_lock(self.name()))
-    }
-
-    /// Looks now and then whether the store still knows the lease, which a renewal would tell
-    /// otherwise: not every store tells at once that a lock was taken away.
-    async fn watch_over(self, cell: Arc<LeaseCell>) {
-        let Target { store, name, policy, .. } = &self.target;
-        let limit = policy.request_timeout;
-        loop {
-            tokio::time::sleep((policy.ttl / 6).min(LOOK_EVERY)).await;
-            let look = store.backend.inspect(Query::Name(name.clone()));
-            let Ok(views) = store.within(limit, look).await else { continue };
-            // A store may not be able to tell which grant it is; a program that is not Lockfast has
-            // neither label nor fence.
-            let is_ours = |holder: &HolderView| {
-                holder.fence.map_or(holder.label.is_some(), |it| it == cell.fence)
-            };
-            if views.iter().flat_map(|view| &view.holders).any(is_ours) {
-                continue;
-            }
-            // It does not create, and it tells the cause.
-            let left = cell.state().deadline.remaining(Moment::now());
-            let ttl = store.backend.profile().ttl.fit(left);
-            let (holder, lock_delay) = (cell.holder, policy.lock_delay);
-            let request = RenewRequest { name: name.clone(), holder, ttl, lock_delay };
-            let answer = store.within(limit, store.backend.renew(vec![request])).await;
-            if let Ok([RenewOutcome::Lost(cause)]) = answer.as_deref() {
-                cell.apply(Event::Lost(cause.clone()), Moment::now());
-                return;
-            }
-        }
     }
 
     /// Asks the store once to let go of the lock, now or when `at_least` is over.
@@ -354,24 +337,65 @@ impl Once {
         if fitting < whole || !is_as_begun { Rest::Short(fitting) } else { Rest::Whole(whole) }
     }
 
-    /// Lets go in the background until the store has answered, or the lease has ended by itself.
-    fn finish_in_background(self, ending: Ending) -> oneshot::Receiver<Result<Released>> {
-        let (sender, answer) = oneshot::channel();
+    /// Goes on to let go in the background, until the store has answered or the lease has ended by
+    /// itself.
+    fn finish_in_background(self: Arc<Self>, ending: Ending, call: FinishCall) {
         let store = Arc::clone(&self.target.store);
         undo::work(&store, async move {
-            let mut outcome = self.give_back(&ending).await;
-            let mut is_done = outcome.is_ok();
-            // Nobody may listen any more.
-            let _ = sender.send(outcome);
+            let mut is_done = call.await.is_ok();
             let mut pause = PAUSE_MIN;
             while !is_done && !ending.until.has_passed(Moment::now()) {
                 tokio::time::sleep(pause.mul_f64(0.5 + jitter())).await;
                 pause = (pause * 2).min(PAUSE_MAX);
-                outcome = self.give_back(&ending).await;
-                is_done = outcome.is_ok();
+                is_done = self.give_back(&ending).await.is_ok();
             }
         });
-        answer
+    }
+}
+
+type FinishCall = BoxFuture<'static, Result<Released>>;
+
+/// The end of a job that its caller waits for. When the caller stops waiting, or the store does not
+/// answer, it goes on in the background.
+struct Finish {
+    rest: Option<(Arc<Job>, Ending)>,
+    call: Option<FinishCall>,
+}
+
+impl Finish {
+    fn new(job: Arc<Job>, ending: Ending) -> Self {
+        let rest = Some((Arc::clone(&job), ending.clone()));
+        let call: FinishCall = Box::pin(async move { job.give_back(&ending).await });
+        Self { rest, call: Some(call) }
+    }
+
+    fn go_on(&mut self, call: FinishCall) {
+        if let Some((job, ending)) = self.rest.take() {
+            job.finish_in_background(ending, call);
+        }
+    }
+}
+
+impl Future for Finish {
+    type Output = Result<Released>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(call) = self.call.as_mut() else { return Poll::Pending };
+        let Poll::Ready(outcome) = call.as_mut().poll(context) else { return Poll::Pending };
+        self.call = None;
+        if let Err(error) = &outcome {
+            let failed = Err(error.clone());
+            self.go_on(Box::pin(async { failed }));
+        }
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            self.go_on(call);
+        }
     }
 }
 
@@ -386,6 +410,7 @@ fn policy_for(options: &Options, at_most: Duration, store: &Store) -> Result<Pol
 }
 
 /// A lease that ends with its job.
+#[derive(Clone)]
 struct Ending {
     holder: HolderId,
     started: Moment,
@@ -425,10 +450,11 @@ enum Rest {
 #[derive(Debug)]
 pub struct OnceGuard {
     lease: Lease,
-    once: Once,
+    job: Arc<Job>,
     /// Not before the store began to count.
     started: Moment,
-    watch: AbortHandle,
+    /// Its number with those who look after it.
+    watch: u64,
     is_open: bool,
 }
 
@@ -470,24 +496,20 @@ impl OnceGuard {
     /// [`ErrorKind::ForkedProcess`] in a forked child; the parent still has the lock.
     pub async fn finish(mut self) -> Result<Released> {
         self.lease.0.check_process()?;
-        let (loss, until, answer) = self.close();
+        let (loss, until, finish) = self.close();
         if let Some(cause) = loss {
             return Ok(Released::AlreadyLost(cause));
         }
-        match answer.await {
-            Ok(Ok(released)) => Ok(released),
-            Ok(Err(error)) => {
-                Ok(Released::Unknown { expires_in: until.remaining(Moment::now()), error })
-            }
-            Err(_) => Err(Error::new(ErrorKind::Internal, "the keeper's runtime has ended")),
-        }
+        Ok(finish.await.unwrap_or_else(|error| Released::Unknown {
+            expires_in: until.remaining(Moment::now()),
+            error,
+        }))
     }
 
-    /// Ends the lease here and lets go of it in the background. Also when it is lost: the deadline
-    /// is a little before the store's, and `at_least` may end with that.
-    fn close(&mut self) -> (Option<LossCause>, Moment, oneshot::Receiver<Result<Released>>) {
+    /// Ends the lease here; what lets go of it is begun by whoever waits for it, or by dropping it. Also
+    /// when it is lost: the deadline is a little before the store's, and `at_least` may end with that.
+    fn close(&mut self) -> (Option<LossCause>, Moment, Finish) {
         self.is_open = false;
-        self.watch.abort();
         let cell = &self.lease.0;
         let loss = match &cell.look().phase {
             Phase::Lost(cause) => Some(cause.clone()),
@@ -496,14 +518,15 @@ impl OnceGuard {
         let ending = self.ending();
         let until = ending.until;
         cell.end(Moment::now());
-        (loss, until, self.once.clone().finish_in_background(ending))
+        cell.store.lookout.forget(self.watch);
+        (loss, until, Finish::new(Arc::clone(&self.job), ending))
     }
 }
 
 impl OnceGuard {
     /// How the lease is to end, which somebody may have extended or shortened.
     fn ending(&self) -> Ending {
-        let (cell, at_most) = (&self.lease.0, self.once.at_most());
+        let (cell, at_most) = (&self.lease.0, self.job.at_most());
         let state = cell.state();
         let lock_delay = state.policy.lock_delay;
         let (begun, now) = (self.started + at_most, state.deadline);
@@ -537,7 +560,7 @@ mod tests {
     async fn what_remains_is_never_longer_than_the_lease() {
         let ms = Duration::from_millis;
         let locker = crate::Locker::connect("memory:").await.unwrap();
-        let job = |at_least| locker.once("a", ms(10_000)).unwrap().at_least(at_least);
+        let job = |at_least| locker.once("a", ms(10_000)).unwrap().at_least(at_least).0;
         assert_eq!(job(ms(0)).rest(ms(0), true), Rest::None);
         // A hundredth of what has passed may be this clock's fault.
         assert_eq!(job(ms(4_000)).rest(ms(1_000), true), Rest::Short(ms(3_010)));

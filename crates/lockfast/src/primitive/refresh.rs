@@ -6,14 +6,16 @@ use std::time::Duration;
 use lockfast_core::error::quote;
 use lockfast_core::view::exact;
 use lockfast_core::{
-    Error, ErrorKind, Expected, Feature, LockName, LockView, Mode, Refusal, Result, Version,
-    VersionedValue, WriteOutcome,
+    Error, ErrorKind, Expected, Feature, LockName, LockView, Mode, Moment, Refusal, Result,
+    Version, VersionedValue, Wait, WriteOutcome,
 };
 
 use super::any_lock::AnyLock;
 use super::attempt::Attempt;
+use super::record::{Kind, Record, Terms, Worth};
 use super::shared_value::{SharedValue, Update};
 use crate::lease::handle::{Guard, Lease};
+use crate::lease::policy::Options;
 
 /// How long an error is told to those who waited for the computation.
 const ERROR_KEPT: Duration = Duration::from_secs(5);
@@ -29,6 +31,14 @@ const MESSAGE_BYTES_MAX: usize = 4096;
 /// - The computation is stopped when its lock is lost, and what it computed too late does not
 ///   overwrite what somebody else has computed since.
 /// - With [`stale_for`](Self::stale_for), the others do not wait but get the last value.
+///
+/// Programs with different times can share a name. A value is fresh if it is so by the times of the
+/// one who wrote it and of the one who reads it; whoever does not accept it any more computes it anew. A
+/// value that the store keeps for longer than it was written for, because its clock was set back, is
+/// computed anew as well.
+///
+/// A name is for values, with [`get`](Self::get) and [`start`](Self::start), or for marks, with
+/// [`ensure`](Self::ensure): the one is refused while there is the other.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,16 +61,10 @@ pub struct Refresh {
     value: SharedValue,
     /// Why the last computation failed, for those who waited for it.
     failure: SharedValue,
-    fresh_for: Duration,
-    stale_for: Duration,
+    terms: Terms,
 }
 
-/// What a record begins with: how long it may be stale, in milliseconds.
-const HEADER_BYTES: usize = size_of::<u64>();
-/// A record that says that there is no value any more. It is not just removed, so that whoever computes
-/// from what was before does not store that as fresh.
-const STALE: [u8; HEADER_BYTES] = u64::MAX.to_be_bytes();
-/// For how long that is said: longer than any computation that began before.
+/// For how long it is said that a value was made stale: longer than any computation that began before.
 const STALE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What came of [`Refresh::ensure`].
@@ -89,20 +93,19 @@ pub enum Ensured<T> {
 /// What is in the store.
 struct Stored {
     version: Version,
-    /// The value, unless it was made stale.
-    bytes: Option<Vec<u8>>,
-    is_fresh: bool,
+    worth: Worth,
+    bytes: Vec<u8>,
 }
 
 impl Stored {
     fn into_fresh(self) -> Option<Vec<u8>> {
-        self.bytes.filter(|_| self.is_fresh)
+        (self.worth == Worth::Fresh).then_some(self.bytes)
     }
 }
 
 impl Refresh {
     /// The longest value.
-    pub const BYTES_MAX: usize = VersionedValue::BYTES_MAX - HEADER_BYTES;
+    pub const BYTES_MAX: usize = VersionedValue::BYTES_MAX - Record::HEADER_BYTES;
 
     pub(crate) fn new(
         lock: AnyLock,
@@ -117,7 +120,8 @@ impl Refresh {
             let message = format!("a value cannot be fresh for {}", exact(fresh_for));
             return Err(Error::new(ErrorKind::InvalidConfig, message).with_lock(lock.name()));
         }
-        Ok(Self { lock, value, failure, fresh_for, stale_for: Duration::ZERO })
+        let terms = Terms { fresh_for, stale_for: Duration::ZERO };
+        Ok(Self { lock, value, failure, terms })
     }
 
     /// The same value, of which the last one is good enough for so long after it was fresh, while
@@ -149,13 +153,43 @@ impl Refresh {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for a time that is too long to be kept.
     pub fn stale_for(mut self, stale_for: Duration) -> Result<Self> {
-        let keep = self.fresh_for.checked_add(stale_for).ok_or_else(|| {
+        let keep = self.terms.fresh_for.checked_add(stale_for).ok_or_else(|| {
             let message = format!("a value cannot be kept for {}", exact(stale_for));
             Error::new(ErrorKind::InvalidConfig, message).with_lock(self.name())
         })?;
         self.value = self.value.keep(keep)?;
-        self.stale_for = stale_for;
+        self.terms.stale_for = stale_for;
         Ok(self)
+    }
+
+    /// As [`Mutex::ttl`](crate::Mutex::ttl): how long one that computes and hangs keeps others from it.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.lock = self.lock.ttl(ttl);
+        self
+    }
+
+    /// Waits at most so long for somebody else's computation, as [`Mutex::wait`](crate::Mutex::wait).
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.lock = self.lock.wait(wait);
+        self
+    }
+
+    /// As [`Mutex::wait_forever`](crate::Mutex::wait_forever).
+    #[must_use]
+    pub fn wait_forever(mut self) -> Self {
+        self.lock = self.lock.wait_forever();
+        self
+    }
+
+    /// As [`Mutex::with_options`](crate::Mutex::with_options), for the lock and for all requests.
+    #[must_use]
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.value = self.value.with_options(options.clone());
+        self.failure = self.failure.with_options(options.clone());
+        self.lock = self.lock.with_options(options);
+        self
     }
 
     /// The lock under which the value of this name is computed.
@@ -196,6 +230,8 @@ impl Refresh {
     /// # Errors
     /// What `compute` fails with, here or, for those who waited for it, elsewhere
     /// ([`ErrorKind::Computation`]); [`ErrorKind::Lost`] when the lock was lost before it had ended;
+    /// [`ErrorKind::Conflict`] for a name under which [`ensure`](Self::ensure) keeps a mark;
+    /// [`ErrorKind::Taken`] when somebody else computes for longer than [`wait`](Self::wait) says;
     /// [`ErrorKind::InvalidConfig`] for a value that is too long; what the store meets.
     pub async fn get<F, Fut>(&self, compute: F) -> Result<Vec<u8>>
     where
@@ -218,13 +254,13 @@ impl Refresh {
     /// As [`get`](Self::get).
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As [`get`](Self::get); [`ErrorKind::Conflict`] for a name under which there is a value.
     pub async fn ensure<F, Fut, T>(&self, work: F) -> Result<Ensured<T>>
     where
         F: FnOnce(Lease) -> Fut,
         Fut: Future<Output = Result<T>>,
     {
-        match self.start().await? {
+        match self.start_mark().await? {
             RefreshAttempt::Fresh(_) => Ok(Ensured::Before),
             RefreshAttempt::Granted(guard) => {
                 let done = guard.run(work).await?;
@@ -260,7 +296,8 @@ impl Refresh {
     /// What the store meets.
     pub async fn invalidate(&self) -> Result<()> {
         let value = self.value.clone().keep(STALE_KEPT)?;
-        value.update_known(async |_| Ok(Update::Put(STALE.to_vec()))).await.map(|_| ())
+        let invalid = Record::invalid().to_bytes();
+        value.update_known(async |_| Ok(Update::Put(invalid.clone()))).await.map(|_| ())
     }
 
     /// The value, or the lock under which to compute it: for a computation that
@@ -270,19 +307,30 @@ impl Refresh {
     /// Safe: when dropped at any point, the keeper gives back what may have been granted.
     ///
     /// # Errors
-    /// [`ErrorKind::Computation`] for one who waited for a computation that failed; what the store
-    /// meets.
+    /// [`ErrorKind::Computation`] for one who waited for a computation that failed;
+    /// [`ErrorKind::Conflict`] and [`ErrorKind::Taken`] as [`get`](Self::get); what the store meets.
     pub async fn start(&self) -> Result<RefreshAttempt> {
+        self.start_as(Kind::Value).await
+    }
+
+    /// The same for what leaves only a mark.
+    pub(crate) async fn start_mark(&self) -> Result<RefreshAttempt> {
+        self.start_as(Kind::Mark).await
+    }
+
+    async fn start_as(&self, kind: Kind) -> Result<RefreshAttempt> {
+        self.lock.check()?;
+        let wait = self.lock.wait_from(Moment::now());
         loop {
-            let stored = self.read().await?;
-            let last = match stored {
-                Some(Stored { bytes: Some(bytes), is_fresh: true, .. }) => {
+            let last = match self.read(kind).await? {
+                Some(Stored { worth: Worth::Fresh, bytes, .. }) => {
                     return Ok(RefreshAttempt::Fresh(bytes));
                 }
-                stored => stored.and_then(|stored| stored.bytes),
+                Some(Stored { worth: Worth::Stale, bytes, .. }) => Some(bytes),
+                _ => None,
             };
             let refusal = match self.lock.try_acquire().await? {
-                Attempt::Acquired(guard) => return self.begin(guard).await,
+                Attempt::Acquired(guard) => return self.begin(guard, kind).await,
                 Attempt::Taken(refusal) => refusal,
             };
             if let Some(last) = last {
@@ -291,29 +339,30 @@ impl Refresh {
             if !is_to_be_computed(&refusal) {
                 // Those who waited for the last one have not gone yet, and one of them may be dead. To
                 // wait beside them would be to ask again and again.
-                return self.begin(self.lock.acquire().await?).await;
+                return self.begin(self.lock.acquire_until(wait).await?, kind).await;
             }
-            self.wait().await?;
+            self.wait_until(wait).await?;
         }
     }
 
     /// We have the lock; but somebody may have computed it just before.
-    async fn begin(&self, guard: Guard) -> Result<RefreshAttempt> {
-        let stored = self.read().await?;
+    async fn begin(&self, guard: Guard, kind: Kind) -> Result<RefreshAttempt> {
+        let stored = self.read(kind).await?;
         let before = stored.as_ref().map(|stored| stored.version);
         if let Some(bytes) = stored.and_then(Stored::into_fresh) {
             guard.release().await?;
             return Ok(RefreshAttempt::Fresh(bytes));
         }
-        Ok(RefreshAttempt::Granted(RefreshGuard { refresh: Box::new(self.clone()), guard, before }))
+        let refresh = Box::new(self.clone());
+        Ok(RefreshAttempt::Granted(RefreshGuard { refresh, guard, kind, before }))
     }
 
     /// Waits until the one who computes has ended. All who wait go on at once: they want the lock
     /// shared.
-    async fn wait(&self) -> Result<()> {
+    async fn wait_until(&self, wait: Wait) -> Result<()> {
         let before = self.failure.read().await?.map(|value| value.version);
         let waiting = self.lock.clone().with_mode(Mode::Shared);
-        waiting.acquire().await?.release().await?;
+        waiting.acquire_until(wait).await?.release().await?;
         match self.failure.read().await? {
             Some(failure) if Some(failure.version) != before => {
                 let message = String::from_utf8_lossy(&failure.bytes).into_owned();
@@ -323,58 +372,30 @@ impl Refresh {
         }
     }
 
-    /// Leaves what was computed for the others; what is there, which is newer if somebody else was
-    /// let in before us.
-    async fn store(
-        &self,
-        lease: &Lease,
-        before: Option<Version>,
-        computed: Vec<u8>,
-    ) -> Result<Vec<u8>> {
-        let mut record = self.stale_ms().to_be_bytes().to_vec();
-        record.extend_from_slice(&computed);
-        let mut expected = before.map_or(Expected::Nothing, Expected::Version);
-        loop {
-            match self.value.write_known(expected, record.clone()).await? {
-                WriteOutcome::Conflict(Some(there)) => {
-                    return self.parse(there).map(|there| there.bytes.unwrap_or(computed));
-                }
-                // What it replaces has ended meanwhile; so may have what came after that, if others
-                // were let in.
-                WriteOutcome::Conflict(None) if expected != Expected::Nothing => {
-                    lease.check()?;
-                    expected = Expected::Nothing;
-                }
-                WriteOutcome::Conflict(None) | WriteOutcome::Written(_) => return Ok(computed),
-            }
-        }
+    async fn read(&self, kind: Kind) -> Result<Option<Stored>> {
+        self.value.read().await?.map(|value| self.parse(value, kind)).transpose()
     }
 
-    fn stale_ms(&self) -> u64 {
-        // More is said by what was made stale.
-        u64::try_from(self.stale_for.as_millis()).unwrap_or(u64::MAX).min(u64::MAX - 1)
-    }
-
-    async fn read(&self) -> Result<Option<Stored>> {
-        self.value.read().await?.map(|value| self.parse(value)).transpose()
-    }
-
-    /// A record is how long it may be stale, in milliseconds, and the value. Whoever wrote it decides
-    /// how long it is fresh; the store's clock says how long it is there still.
-    fn parse(&self, value: VersionedValue) -> Result<Stored> {
-        let Some((stale_ms, bytes)) = value.bytes.split_first_chunk::<HEADER_BYTES>() else {
+    /// What is there for one who keeps this kind.
+    fn parse(&self, value: VersionedValue, kind: Kind) -> Result<Stored> {
+        let record = Record::parse(&value.bytes).ok_or_else(|| {
             let message = format!(
                 "the value {} is not that of a refresh; remove it, or use another name",
                 quote(self.value.name().as_str())
             );
-            return Err(Error::new(ErrorKind::CorruptRecord, message).with_lock(self.name()));
-        };
-        let is_value = *stale_ms != STALE;
-        let stale = Duration::from_millis(u64::from_be_bytes(*stale_ms));
-        // A store may count in whole seconds, and says those that are left for certain.
-        let is_fresh = is_value && value.remaining.is_some_and(|remaining| remaining >= stale);
-        let bytes = is_value.then(|| bytes.to_vec());
-        Ok(Stored { version: value.version, bytes, is_fresh })
+            Error::new(ErrorKind::CorruptRecord, message).with_lock(self.name())
+        })?;
+        if record.kind.is_some_and(|there| there != kind) {
+            let message = match kind {
+                Kind::Value => "ensure keeps a mark here, so there is no value to get",
+                Kind::Mark => "a value is kept here, so ensure cannot keep its mark",
+            };
+            let message = format!("{message}; use another name for one of them, or invalidate it");
+            return Err(Error::new(ErrorKind::Conflict, message).with_lock(self.name()));
+        }
+        let limits = &self.lock.store().backend.profile().ttl;
+        let worth = record.worth(value.remaining, self.terms, limits);
+        Ok(Stored { version: value.version, worth, bytes: record.bytes })
     }
 }
 
@@ -436,6 +457,7 @@ pub enum RefreshAttempt {
 pub struct RefreshGuard {
     refresh: Box<Refresh>,
     guard: Guard,
+    kind: Kind,
     /// Which value is replaced.
     before: Option<Version>,
 }
@@ -454,18 +476,46 @@ impl RefreshGuard {
     /// When dropped before its end, it may have happened.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when the lock was lost and there is no fresh value;
+    /// [`ErrorKind::Lost`] when the lock was lost and there is no fresh value; [`ErrorKind::Conflict`]
+    /// when there is a mark of [`Refresh::ensure`] by then;
     /// [`ErrorKind::InvalidConfig`] for a value that is too long; what the store meets.
     pub async fn finish(self, computed: Vec<u8>) -> Result<Vec<u8>> {
         let bytes = match self.guard.check() {
-            Ok(_) => self.refresh.store(&self.guard, self.before, computed).await?,
+            Ok(_) => self.store(computed).await?,
             Err(lost) => {
-                let there = self.refresh.read().await?;
+                let there = self.refresh.read(self.kind).await?;
                 there.and_then(Stored::into_fresh).ok_or(lost)?
             }
         };
         self.guard.release().await?;
         Ok(bytes)
+    }
+
+    /// Leaves what was computed for the others; what is there, which is newer if somebody else was
+    /// let in before us.
+    async fn store(&self, computed: Vec<u8>) -> Result<Vec<u8>> {
+        let Refresh { value, terms, .. } = &*self.refresh;
+        let record = Record { kind: Some(self.kind), terms: *terms, bytes: computed };
+        let bytes = record.to_bytes();
+        let mut expected = self.before.map_or(Expected::Nothing, Expected::Version);
+        loop {
+            match value.write_known(expected, bytes.clone()).await? {
+                WriteOutcome::Conflict(Some(there)) => {
+                    let there = self.refresh.parse(there, self.kind)?;
+                    return Ok(match there.worth {
+                        Worth::Nothing => record.bytes,
+                        _ => there.bytes,
+                    });
+                }
+                // What it replaces has ended meanwhile; so may have what came after that, if others
+                // were let in.
+                WriteOutcome::Conflict(None) if expected != Expected::Nothing => {
+                    self.guard.check()?;
+                    expected = Expected::Nothing;
+                }
+                WriteOutcome::Conflict(None) | WriteOutcome::Written(_) => return Ok(record.bytes),
+            }
+        }
     }
 
     /// Tells those who wait why there is no value. See [`RefreshGuard`] for an example.

@@ -9,7 +9,7 @@ use lockfast_core::{
 };
 
 use crate::lease::acquire::Repeats;
-use crate::lease::policy::Policy;
+use crate::lease::policy::{Options, Policy};
 use crate::optimistic::Attempts;
 use crate::store::Store;
 
@@ -48,6 +48,8 @@ pub struct SharedValue {
     retries: u32,
     keep: Option<Duration>,
     attempts: Attempts,
+    /// Why the options are of no use here, if so; then those before count.
+    flaw: Option<Error>,
 }
 
 /// What an update leaves.
@@ -121,7 +123,32 @@ impl SharedValue {
     pub(crate) fn new(store: Arc<Store>, name: LockName, policy: &Policy) -> Result<Self> {
         store.backend.profile().require(Feature::Values).map_err(|error| error.with_lock(&name))?;
         let Policy { request_timeout: limit, retries, .. } = *policy;
-        Ok(Self { store, name, limit, retries, keep: None, attempts: Attempts::default() })
+        let (keep, attempts, flaw) = (None, Attempts::default(), None);
+        Ok(Self { store, name, limit, retries, keep, attempts, flaw })
+    }
+
+    /// The same value, for whose requests these options count: how long one may take
+    /// ([`Options::request_timeout`]) and how often it is repeated ([`Options::retries`]). The others are
+    /// of no use here.
+    ///
+    /// This does not fail: options that are not possible are refused by the next call that can fail,
+    /// before anything is touched.
+    #[must_use]
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.flaw = match Policy::new(&options, self.store.backend.profile()) {
+            Ok(policy) => {
+                (self.limit, self.retries) = (policy.request_timeout, policy.retries);
+                None
+            }
+            Err(error) => Some(error.with_lock(&self.name)),
+        };
+        self
+    }
+
+    /// Refuses options that are of no use, and to work in a forked child.
+    fn check(&self) -> Result<()> {
+        self.flaw.clone().map_or(Ok(()), Err)?;
+        self.store.check_process().map_err(|error| error.with_lock(&self.name))
     }
 
     /// The same value, which the store forgets so long after it was written, by the store's clock;
@@ -178,7 +205,7 @@ impl SharedValue {
     /// # Errors
     /// When the store cannot tell.
     pub async fn read(&self) -> Result<Option<VersionedValue>> {
-        self.store.check_process().map_err(|error| error.with_lock(&self.name))?;
+        self.check()?;
         let mut failed = 0;
         loop {
             let call = self.store.backend.read(self.name.clone());
@@ -281,7 +308,7 @@ impl SharedValue {
 
     /// An id that nobody else has.
     pub(super) fn new_id(&self) -> Result<HolderId> {
-        self.store.check_process().map_err(|error| error.with_lock(&self.name))?;
+        self.check()?;
         self.store.new_holder()
     }
 
