@@ -38,6 +38,8 @@ pub(crate) struct Line {
     granted: BTreeMap<Place, Entry>,
     waiting: BTreeMap<Place, Entry>,
     places: HashMap<Vec<u8>, i64>,
+    /// Who went since it was last compared with what was read.
+    left: HashMap<Vec<u8>, i64>,
     ahead: Ahead,
 }
 
@@ -110,6 +112,7 @@ impl Line {
     /// A key was deleted. Returns its claim, whether that had the lock, and who got it.
     pub(crate) fn remove(&mut self, key: &[u8], now: Moment) -> Option<(Entry, bool, Vec<Place>)> {
         let place = (self.places.remove(key)?, key.to_vec());
+        self.left.insert(place.1.clone(), place.0);
         let (entry, was_granted) = match self.granted.remove(&place) {
             Some(entry) => (entry, true),
             None => (self.waiting.remove(&place)?, false),
@@ -131,6 +134,14 @@ impl Line {
             self.places.iter().filter(is_missing).map(|(key, _)| key.clone()).collect();
         let removed = missing.iter().filter_map(|key| self.remove(key, now));
         removed.flat_map(|(_, _, granted)| granted).collect()
+    }
+
+    /// Whether everybody who was read is in it, or has gone since it was last asked that: then no news
+    /// of a claim that was made before is missing.
+    pub(crate) fn misses_nobody_of(&mut self, read: &Self) -> bool {
+        let left = std::mem::take(&mut self.left);
+        let mut places = read.places.iter();
+        places.all(|(key, at)| self.places.get(key) == Some(at) || left.get(key) == Some(at))
     }
 
     /// Lets everybody have the lock whose rule holds, in order. The first who has to wait ends
@@ -267,6 +278,22 @@ mod tests {
         let mut line = seen(&[7]);
         assert!(line.remove_missing(&seen(&[]), 6, now).is_empty());
         assert_eq!(revisions(line.granted()), [7]);
+    }
+
+    /// B200: news of a claim was lost, or that of its end came before it was read.
+    #[test]
+    fn a_line_in_which_somebody_is_missing_is_not_whole() {
+        let now = Moment::now();
+        let seen = |revisions: &[i64]| {
+            let entries = revisions.iter().map(|at| entry(*at, Mode::Exclusive, State::Waiting));
+            Line::of(entries)
+        };
+        let mut line = seen(&[1, 3, 4]);
+        line.remove(b"a/1", now);
+        assert!(line.misses_nobody_of(&seen(&[1, 3])), "the first has gone");
+        assert!(!line.misses_nobody_of(&seen(&[1, 3])), "it had gone before");
+        assert!(!line.misses_nobody_of(&seen(&[2, 3])), "nobody told of the second");
+        assert!(line.misses_nobody_of(&seen(&[3])));
     }
 
     #[test]

@@ -22,6 +22,8 @@ use crate::wire::{
 const PAUSE: Duration = Duration::from_millis(100);
 /// How many keys that are gone are asked why; more than that were lost together.
 const WHY_MAX: usize = 16;
+/// How many of a process in one line are many.
+const CROWD: usize = 16;
 
 impl Store {
     /// Listens, for ever.
@@ -171,10 +173,20 @@ impl Store {
         }
     }
 
+    /// Looks at a line in which many of this process wait, so that it need not be asked for each of them
+    /// who is ahead.
+    pub(crate) fn look_if_crowded(self: &Arc<Self>, name: &LockName) {
+        if self.claims.count_of_lock(name) > CROWD
+            && let Some(number) = self.watches.look_now(name, Moment::now())
+        {
+            self.load(name.clone(), number);
+        }
+    }
+
     /// Looks at a line whose watch is there.
     fn load(self: &Arc<Self>, name: LockName, number: i64) {
         let store = Arc::clone(self);
-        tokio::spawn(async move {
+        self.context.runtime.spawn(async move {
             while store.watches.subject(number).is_some() && !store.crew().is_closed() {
                 let sent = Moment::now();
                 match store.read_line(&name).await {
@@ -219,15 +231,21 @@ impl Store {
         self.claims.call(&present, None);
         let early = self.watches.change_line(name, number, |view| match view {
             // More is known already, but the end of a claim may not have been told.
-            View::Open { known, line: known_line, .. } if *known > at => {
+            View::Open { known, line: known_line, whole, .. } if *known > at => {
                 let granted = known_line.remove_missing(&line, at, Moment::now());
+                if known_line.misses_nobody_of(&line) {
+                    *whole = at.max(*whole);
+                }
                 self.claims.call(&granted, None);
                 Vec::new()
             }
             // It is as it is known, or something was not told.
-            View::Open { line: known_line, .. } if known_line.is_like(&line) => Vec::new(),
+            View::Open { line: known_line, whole, .. } if known_line.is_like(&line) => {
+                *whole = at.max(*whole);
+                Vec::new()
+            }
             View::Open { .. } | View::Opening(_) => {
-                let open = View::Open { line, read: at, known: at };
+                let open = View::Open { line, read: at, known: at, whole: at };
                 match std::mem::replace(view, open) {
                     View::Opening(early) => early,
                     View::Open { .. } => Vec::new(),
@@ -243,7 +261,7 @@ impl Store {
     fn take_in(&self, name: &LockName, number: i64, events: Vec<Event>) {
         self.watches.change_line(name, number, |view| match view {
             View::Opening(early) => early.extend(events),
-            View::Open { line, read, known } => {
+            View::Open { line, read, known, .. } => {
                 for event in events {
                     let revision = revision_of(&event);
                     if revision > *read {

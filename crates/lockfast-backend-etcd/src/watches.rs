@@ -9,7 +9,7 @@ use lockfast_core::{LockName, Moment};
 use tokio::sync::{Notify, mpsc};
 
 use crate::failure::Failure;
-use crate::line::Line;
+use crate::line::{Line, Place};
 use crate::store::{Store, lock};
 use crate::wire::{Event, WatchCancelRequest, WatchCreateRequest, WatchOp};
 
@@ -19,6 +19,8 @@ const IDLE: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(5);
 /// How long a line is not looked at, however much is heard of it: something may not have been told.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked at because many wait in it.
+const CROWD_EVERY: Duration = Duration::from_secs(1);
 /// How long a watch may take to be there.
 const OPENING_MAX: Duration = Duration::from_secs(5);
 
@@ -60,8 +62,9 @@ impl WatchedLine {
 pub(crate) enum View {
     /// The watch is not there yet, or what was there before it is not known: these came since.
     Opening(Vec<Event>),
-    /// The line as it was read at a revision, with everything that came since up to another.
-    Open { line: Line, read: i64, known: i64 },
+    /// The line as it was read at a revision, with everything that came since up to another. Nobody
+    /// who was made up to the third is missing in it, whatever the server did not tell.
+    Open { line: Line, read: i64, known: i64, whole: i64 },
 }
 
 /// A key that is watched.
@@ -154,6 +157,15 @@ impl Watches {
         match &lock(&self.subjects).lines.get(name)?.view {
             View::Open { line, .. } => Some(look(line)),
             View::Opening(_) => None,
+        }
+    }
+
+    /// Whether a claim has the lock, and whoever may be ahead of it was read from the store after it
+    /// was made: then no news of one is missing.
+    pub(crate) fn is_proved(&self, name: &LockName, place: &Place) -> bool {
+        match lock(&self.subjects).lines.get(name).map(|watched| &watched.view) {
+            Some(View::Open { line, whole, .. }) => *whole >= place.0 && line.is_granted(place),
+            Some(View::Opening(_)) | None => false,
         }
     }
 
@@ -286,6 +298,18 @@ impl Watches {
             self.silent.notify_one();
         }
         quiet
+    }
+
+    /// The number of a line that is to be looked at because many wait in it.
+    pub(crate) fn look_now(&self, name: &LockName, now: Moment) -> Option<i64> {
+        let mut subjects = lock(&self.subjects);
+        let watched = subjects.lines.get_mut(name)?;
+        let is_open = matches!(watched.view, View::Open { .. });
+        if !is_open || now.since(watched.read) < CROWD_EVERY {
+            return None;
+        }
+        watched.read = now;
+        Some(watched.number)
     }
 
     /// The watch of a key is there: it is to be looked at.
