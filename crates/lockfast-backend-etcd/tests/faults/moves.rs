@@ -156,3 +156,24 @@ async fn a_claim_was_given_up_when_it_is_moved() {
     assert_eq!(scene.server.keys(&format!("{NAME}/")).len(), 1);
     other.abort();
 }
+
+/// B207: the answer to the grant of a lease is lost: it is ended, and not left for its whole time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_nobody_heard_of_is_ended() {
+    const LONG: Duration = Duration::from_secs(1000);
+    let server = Etcd::start();
+    let sieve = Sieve::start(server.address()).await;
+    let far = connect(&format!("{}?request_timeout=1s", url_at(sieve.address))).await;
+    // The time is the field 1 of the request.
+    let granted = sieve.keep_answer(keep_alive(1000));
+    let guard = hold(&far, NAME, ttl(LONG).retries(10)).await;
+    assert!(granted.is_kept(), "no lease was asked for");
+    let of_locks = || {
+        let leases = server.leases();
+        let leases = leases.iter().map(|lease| i64::from_str_radix(lease, 16).unwrap());
+        leases.filter(|lease| seconds_of(&server, *lease) > WAITING_SECONDS_MAX).count()
+    };
+    eventually("one lease is left", TIME_MAX, async || of_locks() == 1).await;
+    assert!(guard.check().is_ok());
+    bounded(guard.release()).await.unwrap();
+}
