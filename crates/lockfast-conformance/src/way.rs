@@ -22,6 +22,8 @@ pub const NAME: &str = "nightly";
 pub const TTL: Duration = Duration::from_secs(3);
 /// How much later than they should things may happen.
 pub const SLACK: Duration = Duration::from_secs(1);
+/// How long those who hang or are dead may delay the others.
+const HUNG_MAX: Duration = Duration::from_secs(2);
 /// How much later than its deadline a loss may be told.
 pub const TOLD_MAX: Duration = Duration::from_millis(200);
 
@@ -210,6 +212,31 @@ impl Way {
         assert!(matches!(cause, LossCause::Revoked { .. }), "{cause:?}");
         wait_for_renewal(&next, self.span).await;
         release(next).await;
+    }
+
+    /// P9: a process hangs of which so many wait, in front of somebody else: that one is delayed by 2 s at
+    /// most, and not by as much for each of them.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn pass_over_who_hangs(&self, count: usize) {
+        let options = || ttl(self.span * 10).wait(TIME_MAX);
+        let guard = hold(&self.near, NAME, options()).await;
+        let mut hung = Vec::new();
+        for _ in 0..count {
+            hung.push(queue_for(&self.far, NAME, options()).await);
+        }
+        let waiter = queue_for(&self.near, NAME, options()).await;
+        let waiter = tokio::spawn(async move { (waiter.await.unwrap(), Moment::now()) });
+        let machine = Lateness::watch();
+        // Whatever it would say is not heard, and it hears nothing.
+        self.proxy.set(Link::HalfOpen);
+        let released = Moment::now();
+        release(guard).await;
+        let (next, granted) = bounded(waiter).await.unwrap();
+        machine.check(&format!("to pass over {count}"), HUNG_MAX, released, granted);
+        release(next).await;
+        hung.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 

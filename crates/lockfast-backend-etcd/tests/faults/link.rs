@@ -6,7 +6,8 @@ use lockfast::{Moment, Released, RevokeOutcome};
 use lockfast_conformance::way::{NAME, Succession, Way};
 use lockfast_faults::proxy::Link;
 
-use crate::kit::{Etcd, TIME_MAX, bounded, eventually, hold, queue_for, ttl, url_at};
+use crate::kit::sieve::Sieve;
+use crate::kit::{Etcd, TIME_MAX, bounded, connect, eventually, hold, queue_for, ttl, url_at};
 
 /// Each answer has a sixth of it, which is to do for two round trips on a busy machine.
 const TTL: Duration = Duration::from_secs(6);
@@ -200,26 +201,54 @@ async fn the_reply_to_a_release_is_lost() {
     hold(&net.way.near, NAME, ttl(TTL)).await.release().await.unwrap();
 }
 
-/// B104, P7: the reply to a revocation is lost when the next has the lock already: it is not taken
-/// from that one as well.
+/// B104, P7, P8: a lock is taken away over a connection on which no reply comes.
 /// The user sees: who had it, and nobody else, loses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reply_to_a_revocation_is_lost() {
-    let net = Net::start().await;
-    let guard = hold(&net.way.near, NAME, ttl(TTL * 4)).await;
-    let waiter = queue_for(&net.way.near, NAME, ttl(TTL * 4).wait(TIME_MAX)).await;
-    net.way.proxy.set_open(Link::Delay(Duration::from_millis(500)));
-    let far = net.way.far.clone();
-    let revoking = tokio::spawn(async move { far.revoke(NAME, "a drill").await });
-    let next = bounded(waiter).await.unwrap();
-    // The deletion is done, and its reply is on its way.
-    net.way.proxy.set_open(Link::Close);
-    let RevokeOutcome::Revoked(whom) = bounded(revoking).await.unwrap().unwrap() else {
-        panic!("it was revoked")
-    };
-    let fences: Vec<u64> = whom.iter().filter_map(|it| it.fence).map(|it| it.get()).collect();
-    assert_eq!(fences, [guard.fence().get()]);
-    assert!(guard.check().is_err());
-    crate::kit::wait_for_renewal(&next, TTL * 4).await;
-    assert!(matches!(next.release().await.unwrap(), Released::Released));
+    Net::start().await.way.revoke_without_a_reply().await;
+}
+
+/// B104, P7, P8: the same for each of the two steps alone: the next has the lock already when the last one
+/// is repeated, and keeps it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_to_a_step_of_a_revocation_is_lost() {
+    for is_last in [false, true] {
+        let server = Etcd::start();
+        let sieve = Sieve::start(server.address()).await;
+        let near = connect(&server.url()).await;
+        let far = connect(&format!("{}?request_timeout=1s", url_at(sieve.address))).await;
+        let guard = hold(&near, NAME, ttl(TTL * 4)).await;
+        let key = server.keys(&format!("{NAME}/")).remove(0);
+        let waiter = queue_for(&near, NAME, ttl(TTL * 4).wait(TIME_MAX)).await;
+        let reply = match is_last {
+            false => sieve.keep_answer("state=revoked"),
+            true => sieve.keep_answer(deletion(&key)),
+        };
+        let RevokeOutcome::Revoked(whom) = bounded(far.revoke(NAME, "a drill")).await.unwrap()
+        else {
+            panic!("it was revoked")
+        };
+        assert!(reply.is_kept(), "no reply was lost");
+        let fences: Vec<u64> = whom.iter().filter_map(|it| it.fence).map(|it| it.get()).collect();
+        assert_eq!(fences, [guard.fence().get()]);
+        let next = bounded(waiter).await.unwrap();
+        assert!(guard.check().is_err());
+        crate::kit::wait_for_renewal(&next, TTL * 4).await;
+        assert!(matches!(next.release().await.unwrap(), Released::Released));
+    }
+}
+
+/// What deletes a key: the field 3 of a step, in which the key is the field 1.
+fn deletion(key: &str) -> Vec<u8> {
+    let length = u8::try_from(key.len()).unwrap();
+    [&[0x1a, length + 2, 0x0a, length], key.as_bytes()].concat()
+}
+
+/// P9: somebody hangs, with one or with many who wait: the next is delayed by 2 s at most.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_claims_of_one_process_that_hangs() {
+    for count in [1, 2, 6, 40] {
+        Net::start().await.way.pass_over_who_hangs(count).await;
+    }
 }
