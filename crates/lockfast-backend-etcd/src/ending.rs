@@ -22,6 +22,8 @@ use crate::wire::{KeyValue, Op, PutRequest, RangeRequest, TxnRequest};
 
 /// How long whoever got its turn has to confirm that before others give it up.
 const CONFIRM_MAX: Duration = Duration::from_millis(1500);
+/// How long it may not be certain that somebody has its turn, so that it is known when to give it up.
+const UNSURE_MAX: Duration = Duration::from_millis(100);
 /// When it is tried again to end a claim.
 const END_AGAIN: Duration = Duration::from_secs(1);
 /// How often a revocation is tried when the lock changes meanwhile.
@@ -139,10 +141,17 @@ impl Store {
     /// Whoever got its turn and did not confirm that is dead or hangs: all claims of its process
     /// are taken out of the line by whoever waits behind.
     pub(crate) fn evict(self: &Arc<Self>, now: Moment) {
-        let mut evicted: Vec<Vec<Entry>> = Vec::new();
-        self.watches.for_each_line(|_, line| {
-            evicted.extend(find_hung(line, now, |key| self.claims.has_key(key)));
+        let (mut evicted, mut unsure): (Vec<Vec<Entry>>, Vec<LockName>) = Default::default();
+        self.watches.for_each_line(|name, line| {
+            let is_ours = |key: &[u8]| self.claims.has_key(key);
+            evicted.extend(find_hung(line, now, is_ours));
+            if line.has_unsure_turn(now, UNSURE_MAX)
+                && line.waiting().any(|entry| is_ours(&entry.key))
+            {
+                unsure.push(name.clone());
+            }
         });
+        unsure.iter().for_each(|name| self.look_now(name, UNSURE_MAX));
         for entries in evicted {
             let store = Arc::clone(self);
             self.context.runtime.spawn(async move {
@@ -210,10 +219,12 @@ impl Store {
 }
 
 /// The claims of a process that got its turn and did not confirm it in time, if one of ours waits behind.
-/// Whoever else of that process has the lock and is not late keeps it.
+/// Whoever else of that process has the lock and is not late keeps it, and so does whoever may have got its
+/// turn later than it seemed, because news of somebody ahead of it was lost.
 fn find_hung(line: &Line, now: Moment, is_ours: impl Fn(&[u8]) -> bool) -> Option<Vec<Entry>> {
-    let is_late =
-        |entry: &Entry| entry.unconfirmed.is_some_and(|since| now.since(since) > CONFIRM_MAX);
+    let is_late = |entry: &Entry| {
+        entry.is_sure && entry.unconfirmed.is_some_and(|since| now.since(since) > CONFIRM_MAX)
+    };
     let is_hung = |entry: &&Entry| is_late(entry) && !is_ours(&entry.key) && entry.holder.is_some();
     let hung = line.granted().find(is_hung)?;
     line.waiting().find(|entry| is_ours(&entry.key))?;
@@ -258,6 +269,7 @@ mod tests {
             mode,
             record: Some(record),
             unconfirmed: None,
+            is_sure: false,
         }
     }
 
@@ -271,6 +283,7 @@ mod tests {
         let (start, late) = (Moment::now(), CONFIRM_MAX + Duration::from_millis(1));
         let is_ours = |key: &[u8]| key == b"a/9";
         let mut line = Line::default();
+        line.prove(9, start);
         line.put(entry(1, Mode::Shared, 7), start);
         line.put(entry(2, Mode::Shared, 7), start + late);
         line.put(entry(3, Mode::Shared, 8), start);
@@ -281,10 +294,29 @@ mod tests {
         assert_eq!(places(find_hung(&line, start + late, is_ours)), [1]);
     }
 
+    /// B208: the first in what is known of the line may have got its turn long after it seemed, because
+    /// somebody was ahead of it of whom nobody told: it is given its whole time from when that is certain.
+    #[test]
+    fn whoever_may_have_got_its_turn_later_is_not_evicted() {
+        let (start, late) = (Moment::now(), CONFIRM_MAX + Duration::from_millis(1));
+        let is_ours = |key: &[u8]| key == b"a/9";
+        let mut line = Line::default();
+        line.put(entry(1, Mode::Exclusive, 7), start);
+        line.put(entry(9, Mode::Exclusive, 1), start);
+        assert_eq!(places(find_hung(&line, start + late, is_ours)), [0; 0], "it is not certain");
+        assert!(line.has_unsure_turn(start + late, UNSURE_MAX));
+        assert!(!line.has_unsure_turn(start, UNSURE_MAX), "it is new");
+        line.prove(5, start + late);
+        assert!(!line.has_unsure_turn(start + late, UNSURE_MAX));
+        assert_eq!(places(find_hung(&line, start + late, is_ours)), [0; 0], "it is not late");
+        assert_eq!(places(find_hung(&line, start + late * 2, is_ours)), [1]);
+    }
+
     #[test]
     fn all_of_a_process_that_hangs_are_evicted_at_once() {
         let (start, late) = (Moment::now(), CONFIRM_MAX + Duration::from_millis(1));
         let mut line = Line::default();
+        line.prove(9, start);
         for (revision, lease) in [(1, 7), (2, 7), (3, 8), (4, 7), (9, 1)] {
             line.put(entry(revision, Mode::Exclusive, lease), start);
         }

@@ -2,6 +2,7 @@
 //! front who has the lock. Free of I/O.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use lockfast_core::queue::{Ahead, check_use};
 use lockfast_core::{HolderId, LockName, Mode, Moment};
@@ -26,6 +27,8 @@ pub(crate) struct Entry {
     pub(crate) record: Option<Record>,
     /// When it was seen to get its turn, while its holder has not confirmed that.
     pub(crate) unconfirmed: Option<Moment>,
+    /// Whether it certainly had its turn then: nobody ahead of it can have been missing.
+    pub(crate) is_sure: bool,
 }
 
 /// Which claim it is: the revision at which its key was made, and the key. One that is made anew has
@@ -40,6 +43,8 @@ pub(crate) struct Line {
     places: HashMap<Vec<u8>, i64>,
     /// Who went since it was last compared with what was read.
     left: HashMap<Vec<u8>, i64>,
+    /// Nobody who was made up to this revision is missing, whatever the server did not tell.
+    whole: i64,
     ahead: Ahead,
 }
 
@@ -65,6 +70,7 @@ impl Entry {
             mode: record.as_ref().map_or(Mode::Exclusive, |record| record.mode),
             record,
             unconfirmed: None,
+            is_sure: false,
         })
     }
 
@@ -96,7 +102,8 @@ impl Line {
         let place = (entry.revision, entry.key.clone());
         if let Some(known) = self.granted.get_mut(&place).or(self.waiting.get_mut(&place)) {
             let unconfirmed = known.unconfirmed.filter(|_| entry.is_waiting());
-            *known = Entry { unconfirmed, mode: known.mode, ..entry };
+            let is_sure = known.is_sure;
+            *known = Entry { unconfirmed, is_sure, mode: known.mode, ..entry };
             return Vec::new();
         }
         self.places.insert(entry.key.clone(), entry.revision);
@@ -144,6 +151,23 @@ impl Line {
         places.all(|(key, at)| self.places.get(key) == Some(at) || left.get(key) == Some(at))
     }
 
+    /// It is certain by now that nobody who was made up to a revision is missing. Whoever had its turn
+    /// as far as was known has it at the latest since now.
+    pub(crate) fn prove(&mut self, at: i64, now: Moment) {
+        self.whole = at.max(self.whole);
+        let whole = self.whole;
+        for entry in self.granted.values_mut().filter(|it| !it.is_sure && it.revision <= whole) {
+            entry.is_sure = true;
+            entry.unconfirmed = entry.is_waiting().then_some(now);
+        }
+    }
+
+    /// Whether somebody has its turn as far as is known for so long, and that is not certain.
+    pub(crate) fn has_unsure_turn(&self, now: Moment, age: Duration) -> bool {
+        let is_old = |entry: &Entry| entry.unconfirmed.is_some_and(|it| now.since(it) > age);
+        self.granted.values().any(|entry| !entry.is_sure && is_old(entry))
+    }
+
     /// Lets everybody have the lock whose rule holds, in order. The first who has to wait ends
     /// that: nobody overtakes.
     fn settle(&mut self, now: Option<Moment>) -> Vec<Place> {
@@ -154,7 +178,7 @@ impl Line {
             }
             let (place, mut entry) = first.remove_entry();
             self.ahead.count(entry.mode);
-            entry.unconfirmed = now;
+            (entry.unconfirmed, entry.is_sure) = (now, entry.revision <= self.whole);
             granted.push(place.clone());
             self.granted.insert(place, entry);
         }
@@ -190,6 +214,11 @@ impl Line {
         self.granted.get(&place).or_else(|| self.waiting.get(&place))
     }
 
+    /// Whether the claim at this place certainly has the lock.
+    pub(crate) fn is_proved(&self, place: &Place) -> bool {
+        self.whole >= place.0 && self.is_granted(place)
+    }
+
     /// Whether the claim at this place has the lock.
     pub(crate) fn is_granted(&self, place: &Place) -> bool {
         self.granted.contains_key(place)
@@ -213,7 +242,8 @@ mod tests {
         let key = format!("a/{revision:x}").into_bytes();
         let written = revision;
         let record = Some(record);
-        Entry { key, revision, written, lease: 7, holder: None, mode, record, unconfirmed: None }
+        let (unconfirmed, is_sure) = (None, false);
+        Entry { key, revision, written, lease: 7, holder: None, mode, record, unconfirmed, is_sure }
     }
 
     fn revisions<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<i64> {
@@ -294,6 +324,18 @@ mod tests {
         assert!(!line.misses_nobody_of(&seen(&[1, 3])), "it had gone before");
         assert!(!line.misses_nobody_of(&seen(&[2, 3])), "nobody told of the second");
         assert!(line.misses_nobody_of(&seen(&[3])));
+    }
+
+    /// B209: whoever has its turn when the line is read first is given up as soon as anybody else.
+    #[test]
+    fn a_turn_that_was_there_before_counts_from_the_look() {
+        let (now, modes) = (Moment::now(), [State::Waiting, State::Held]);
+        for state in modes {
+            let mut line = Line::of([entry(1, Mode::Exclusive, state.clone())]);
+            line.prove(3, now);
+            let unconfirmed = line.granted().map(|entry| entry.unconfirmed).collect::<Vec<_>>();
+            assert_eq!(unconfirmed, [(state == State::Waiting).then_some(now)]);
+        }
     }
 
     #[test]

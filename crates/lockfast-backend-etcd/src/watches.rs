@@ -19,8 +19,6 @@ const IDLE: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(5);
 /// How long a line is not looked at, however much is heard of it: something may not have been told.
 const UNREAD_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked at because many wait in it.
-const CROWD_EVERY: Duration = Duration::from_secs(1);
 /// How long a watch may take to be there.
 const OPENING_MAX: Duration = Duration::from_secs(5);
 
@@ -62,9 +60,8 @@ impl WatchedLine {
 pub(crate) enum View {
     /// The watch is not there yet, or what was there before it is not known: these came since.
     Opening(Vec<Event>),
-    /// The line as it was read at a revision, with everything that came since up to another. Nobody
-    /// who was made up to the third is missing in it, whatever the server did not tell.
-    Open { line: Line, read: i64, known: i64, whole: i64 },
+    /// The line as it was read at a revision, with everything that came since up to another.
+    Open { line: Line, read: i64, known: i64 },
 }
 
 /// A key that is watched.
@@ -163,10 +160,7 @@ impl Watches {
     /// Whether a claim has the lock, and whoever may be ahead of it was read from the store after it
     /// was made: then no news of one is missing.
     pub(crate) fn is_proved(&self, name: &LockName, place: &Place) -> bool {
-        match lock(&self.subjects).lines.get(name).map(|watched| &watched.view) {
-            Some(View::Open { line, whole, .. }) => *whole >= place.0 && line.is_granted(place),
-            Some(View::Opening(_)) | None => false,
-        }
+        self.with_line(name, |line| line.is_proved(place)).unwrap_or(false)
     }
 
     /// Looks at all lines that are known.
@@ -300,12 +294,12 @@ impl Watches {
         quiet
     }
 
-    /// The number of a line that is to be looked at because many wait in it.
-    pub(crate) fn look_now(&self, name: &LockName, now: Moment) -> Option<i64> {
+    /// The number of a line that is to be looked at now, unless it was just before.
+    pub(crate) fn look_now(&self, name: &LockName, now: Moment, gap: Duration) -> Option<i64> {
         let mut subjects = lock(&self.subjects);
         let watched = subjects.lines.get_mut(name)?;
         let is_open = matches!(watched.view, View::Open { .. });
-        if !is_open || now.since(watched.read) < CROWD_EVERY {
+        if !is_open || now.since(watched.read) < gap {
             return None;
         }
         watched.read = now;

@@ -268,8 +268,8 @@ fn deletion(key: &str) -> Vec<u8> {
 /// The user sees: nothing but the delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_claims_of_one_process_that_hangs() {
-    for count in [1, 2, 6, 40] {
-        Net::start().await.way.pass_over_who_hangs(count).await;
+    for (count, has_seen) in [(1, true), (2, false), (6, true), (40, false), (40, true)] {
+        Net::start().await.way.pass_over_who_hangs(count, has_seen).await;
     }
 }
 
