@@ -168,6 +168,11 @@ impl Claims {
         lock(&self.table).of_lock(name).map(|(holder, claim)| (holder, claim.clone())).collect()
     }
 
+    /// How many claims of one lock there are.
+    pub(crate) fn count_of_lock(&self, name: &LockName) -> usize {
+        lock(&self.table).of_lock(name).count()
+    }
+
     pub(crate) fn has_lock(&self, name: &LockName) -> bool {
         lock(&self.table).of_lock(name).next().is_some()
     }
@@ -240,6 +245,24 @@ impl Claims {
         table.set_stage(holder, stage);
         if matches!(stage, Stage::Held { .. }) && !was_held {
             // From here on the engine knows of every move, also while the grant is on its way.
+            self.losses.moved(holder, session.number());
+        }
+        Some(session)
+    }
+
+    /// The same for one that has its turn; `None` when it has it no more.
+    pub(crate) fn take_turn(
+        &self,
+        holder: HolderId,
+        revision: i64,
+        stage: Stage,
+    ) -> Option<Arc<Session>> {
+        let mut table = lock(&self.table);
+        let has_turn =
+            |claim: &&Claim| claim.revision == revision && matches!(claim.stage, Stage::Turn(_));
+        let session = Arc::clone(&table.find(holder).filter(has_turn)?.session);
+        table.set_stage(holder, stage);
+        if matches!(stage, Stage::Held { .. }) {
             self.losses.moved(holder, session.number());
         }
         Some(session)

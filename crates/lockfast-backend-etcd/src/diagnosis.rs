@@ -1,6 +1,7 @@
 //! What the members, the way to them and our rights are like, and what that means for locks. Nothing is
 //! changed but for one lease that is granted to see how long it lasts at least, and revoked at once.
 
+mod claims;
 mod cluster;
 mod rights;
 mod version;
@@ -29,6 +30,7 @@ pub(crate) const CHECKS: &[&str] = &[
     "space",
     "users",
     "rights",
+    "claims",
     "encryption",
     "ttl-min",
     "latency",
@@ -99,6 +101,7 @@ async fn look(dialer: &Dialer) -> Result<Vec<Finding>, Failure> {
     findings.push(cluster::judge_alarms(serving.alarms().await));
     findings.push(cluster::judge_space(&named));
     findings.extend(rights::look(config, &serving).await?);
+    findings.push(claims::look(config, &serving).await);
     findings.push(judge_way(config).await);
     findings.push(look_at_ttl(&serving).await);
     findings.extend(look_at_latency(config, &serving).await);

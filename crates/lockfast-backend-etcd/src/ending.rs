@@ -22,6 +22,8 @@ use crate::wire::{KeyValue, Op, PutRequest, RangeRequest, TxnRequest};
 
 /// How long whoever got its turn has to confirm that before others give it up.
 const CONFIRM_MAX: Duration = Duration::from_millis(1500);
+/// How long it may not be certain that somebody has its turn, so that it is known when to give it up.
+const UNSURE_MAX: Duration = Duration::from_millis(100);
 /// When it is tried again to end a claim.
 const END_AGAIN: Duration = Duration::from_secs(1);
 /// How often a revocation is tried when the lock changes meanwhile.
@@ -139,27 +141,17 @@ impl Store {
     /// Whoever got its turn and did not confirm that is dead or hangs: all claims of its process
     /// are taken out of the line by whoever waits behind.
     pub(crate) fn evict(self: &Arc<Self>, now: Moment) {
-        let mut evicted: Vec<Vec<Entry>> = Vec::new();
-        self.watches.for_each_line(|_, line| {
-            let is_late = |entry: &Entry| {
-                entry.unconfirmed.is_some_and(|since| now.since(since) > CONFIRM_MAX)
-            };
-            let is_hung = |entry: &&Entry| {
-                is_late(entry) && !self.claims.has_key(&entry.key) && entry.holder.is_some()
-            };
-            let Some(hung) = line.granted().find(is_hung) else { return };
-            let waits_here = line.waiting().any(|entry| self.claims.has_key(&entry.key));
-            if waits_here {
-                let of_process =
-                    |entry: &&Entry| entry.lease == hung.lease && entry.holder.is_some();
-                let late = line.granted().filter(|entry| is_late(entry));
-                // Behind a lock that is held alone nobody can get his turn before it is taken away.
-                let is_alone = hung.mode == Mode::Exclusive;
-                let behind = line.waiting().filter(|entry| is_alone && entry.is_waiting());
-                let all = late.chain(behind).filter(of_process);
-                evicted.push(all.take(OPS_MAX).cloned().collect());
+        let (mut evicted, mut unsure): (Vec<Vec<Entry>>, Vec<LockName>) = Default::default();
+        self.watches.for_each_line(|name, line| {
+            let is_ours = |key: &[u8]| self.claims.has_key(key);
+            evicted.extend(find_hung(line, now, is_ours));
+            if line.has_unsure_turn(now, UNSURE_MAX)
+                && line.waiting().any(|entry| is_ours(&entry.key))
+            {
+                unsure.push(name.clone());
             }
         });
+        unsure.iter().for_each(|name| self.look_now(name, UNSURE_MAX));
         for entries in evicted {
             let store = Arc::clone(self);
             self.context.runtime.spawn(async move {
@@ -226,6 +218,24 @@ impl Store {
     }
 }
 
+/// The claims of a process that got its turn and did not confirm it in time, if one of ours waits behind.
+/// Whoever else of that process has the lock and is not late keeps it, and so does whoever may have got its
+/// turn later than it seemed, because news of somebody ahead of it was lost.
+fn find_hung(line: &Line, now: Moment, is_ours: impl Fn(&[u8]) -> bool) -> Option<Vec<Entry>> {
+    let is_late = |entry: &Entry| {
+        entry.is_sure && entry.unconfirmed.is_some_and(|since| now.since(since) > CONFIRM_MAX)
+    };
+    let is_hung = |entry: &&Entry| is_late(entry) && !is_ours(&entry.key) && entry.holder.is_some();
+    let hung = line.granted().find(is_hung)?;
+    line.waiting().find(|entry| is_ours(&entry.key))?;
+    let of_process = |entry: &&Entry| entry.lease == hung.lease && entry.holder.is_some();
+    let late = line.granted().filter(|entry| is_late(entry));
+    // Behind a lock that is held alone nobody can get his turn before it is taken away.
+    let is_alone = hung.mode == Mode::Exclusive;
+    let behind = line.waiting().filter(|entry| is_alone && entry.is_waiting());
+    Some(late.chain(behind).filter(of_process).take(OPS_MAX).cloned().collect())
+}
+
 fn revoked(entry: &Entry, reason: &str) -> PutRequest {
     let state = State::Revoked { reason: reason.to_owned() };
     let record = match &entry.record {
@@ -237,5 +247,80 @@ fn revoked(entry: &Entry, reason: &str) -> PutRequest {
         value: record.write(),
         ignore_lease: true,
         ..PutRequest::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockfast_core::ClientId;
+
+    use super::*;
+
+    /// A claim that hangs on a lease: those of one process have one in common.
+    fn entry(revision: i64, mode: Mode, lease: i64) -> Entry {
+        let holder = HolderId::random(ClientId::random().unwrap()).unwrap();
+        let record = Record { mode, state: State::Waiting, since_us: 0, label: None };
+        Entry {
+            key: format!("a/{revision:x}").into_bytes(),
+            revision,
+            written: revision,
+            lease,
+            holder: Some(holder),
+            mode,
+            record: Some(record),
+            unconfirmed: None,
+            is_sure: false,
+        }
+    }
+
+    fn places(entries: Option<Vec<Entry>>) -> Vec<i64> {
+        entries.unwrap_or_default().iter().map(|entry| entry.revision).collect()
+    }
+
+    /// B205: a process of which one claim is late may have got its turn with another just now.
+    #[test]
+    fn whoever_is_not_late_is_not_evicted() {
+        let (start, late) = (Moment::now(), CONFIRM_MAX + Duration::from_millis(1));
+        let is_ours = |key: &[u8]| key == b"a/9";
+        let mut line = Line::default();
+        line.prove(9, start);
+        line.put(entry(1, Mode::Shared, 7), start);
+        line.put(entry(2, Mode::Shared, 7), start + late);
+        line.put(entry(3, Mode::Shared, 8), start);
+        line.put(entry(4, Mode::Exclusive, 7), start);
+        assert_eq!(places(find_hung(&line, start + late, is_ours)), [0; 0], "nobody waits here");
+        line.put(entry(9, Mode::Exclusive, 1), start);
+        assert_eq!(places(find_hung(&line, start, is_ours)), [0; 0], "nobody is late");
+        assert_eq!(places(find_hung(&line, start + late, is_ours)), [1]);
+    }
+
+    /// B208: the first in what is known of the line may have got its turn long after it seemed, because
+    /// somebody was ahead of it of whom nobody told: it is given its whole time from when that is certain.
+    #[test]
+    fn whoever_may_have_got_its_turn_later_is_not_evicted() {
+        let (start, late) = (Moment::now(), CONFIRM_MAX + Duration::from_millis(1));
+        let is_ours = |key: &[u8]| key == b"a/9";
+        let mut line = Line::default();
+        line.put(entry(1, Mode::Exclusive, 7), start);
+        line.put(entry(9, Mode::Exclusive, 1), start);
+        assert_eq!(places(find_hung(&line, start + late, is_ours)), [0; 0], "it is not certain");
+        assert!(line.has_unsure_turn(start + late, UNSURE_MAX));
+        assert!(!line.has_unsure_turn(start, UNSURE_MAX), "it is new");
+        line.prove(5, start + late);
+        assert!(!line.has_unsure_turn(start + late, UNSURE_MAX));
+        assert_eq!(places(find_hung(&line, start + late, is_ours)), [0; 0], "it is not late");
+        assert_eq!(places(find_hung(&line, start + late * 2, is_ours)), [1]);
+    }
+
+    #[test]
+    fn all_of_a_process_that_hangs_are_evicted_at_once() {
+        let (start, late) = (Moment::now(), CONFIRM_MAX + Duration::from_millis(1));
+        let mut line = Line::default();
+        line.prove(9, start);
+        for (revision, lease) in [(1, 7), (2, 7), (3, 8), (4, 7), (9, 1)] {
+            line.put(entry(revision, Mode::Exclusive, lease), start);
+        }
+        let hung = find_hung(&line, start + late, |key| key == b"a/9");
+        assert_eq!(places(hung), [1, 2, 4]);
     }
 }

@@ -2,6 +2,7 @@
 //! front who has the lock. Free of I/O.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use lockfast_core::queue::{Ahead, check_use};
 use lockfast_core::{HolderId, LockName, Mode, Moment};
@@ -26,6 +27,8 @@ pub(crate) struct Entry {
     pub(crate) record: Option<Record>,
     /// When it was seen to get its turn, while its holder has not confirmed that.
     pub(crate) unconfirmed: Option<Moment>,
+    /// Whether it certainly had its turn then: nobody ahead of it can have been missing.
+    pub(crate) is_sure: bool,
 }
 
 /// Which claim it is: the revision at which its key was made, and the key. One that is made anew has
@@ -38,6 +41,10 @@ pub(crate) struct Line {
     granted: BTreeMap<Place, Entry>,
     waiting: BTreeMap<Place, Entry>,
     places: HashMap<Vec<u8>, i64>,
+    /// Who went since it was last compared with what was read.
+    left: HashMap<Vec<u8>, i64>,
+    /// Nobody who was made up to this revision is missing, whatever the server did not tell.
+    whole: i64,
     ahead: Ahead,
 }
 
@@ -63,6 +70,7 @@ impl Entry {
             mode: record.as_ref().map_or(Mode::Exclusive, |record| record.mode),
             record,
             unconfirmed: None,
+            is_sure: false,
         })
     }
 
@@ -94,7 +102,8 @@ impl Line {
         let place = (entry.revision, entry.key.clone());
         if let Some(known) = self.granted.get_mut(&place).or(self.waiting.get_mut(&place)) {
             let unconfirmed = known.unconfirmed.filter(|_| entry.is_waiting());
-            *known = Entry { unconfirmed, mode: known.mode, ..entry };
+            let is_sure = known.is_sure;
+            *known = Entry { unconfirmed, is_sure, mode: known.mode, ..entry };
             return Vec::new();
         }
         self.places.insert(entry.key.clone(), entry.revision);
@@ -110,6 +119,7 @@ impl Line {
     /// A key was deleted. Returns its claim, whether that had the lock, and who got it.
     pub(crate) fn remove(&mut self, key: &[u8], now: Moment) -> Option<(Entry, bool, Vec<Place>)> {
         let place = (self.places.remove(key)?, key.to_vec());
+        self.left.insert(place.1.clone(), place.0);
         let (entry, was_granted) = match self.granted.remove(&place) {
             Some(entry) => (entry, true),
             None => (self.waiting.remove(&place)?, false),
@@ -133,6 +143,31 @@ impl Line {
         removed.flat_map(|(_, _, granted)| granted).collect()
     }
 
+    /// Whether everybody who was read is in it, or has gone since it was last asked that: then no news
+    /// of a claim that was made before is missing.
+    pub(crate) fn misses_nobody_of(&mut self, read: &Self) -> bool {
+        let left = std::mem::take(&mut self.left);
+        let mut places = read.places.iter();
+        places.all(|(key, at)| self.places.get(key) == Some(at) || left.get(key) == Some(at))
+    }
+
+    /// It is certain by now that nobody who was made up to a revision is missing. Whoever had its turn
+    /// as far as was known has it at the latest since now.
+    pub(crate) fn prove(&mut self, at: i64, now: Moment) {
+        self.whole = at.max(self.whole);
+        let whole = self.whole;
+        for entry in self.granted.values_mut().filter(|it| !it.is_sure && it.revision <= whole) {
+            entry.is_sure = true;
+            entry.unconfirmed = entry.is_waiting().then_some(now);
+        }
+    }
+
+    /// Whether somebody has its turn as far as is known for so long, and that is not certain.
+    pub(crate) fn has_unsure_turn(&self, now: Moment, age: Duration) -> bool {
+        let is_old = |entry: &Entry| entry.unconfirmed.is_some_and(|it| now.since(it) > age);
+        self.granted.values().any(|entry| !entry.is_sure && is_old(entry))
+    }
+
     /// Lets everybody have the lock whose rule holds, in order. The first who has to wait ends
     /// that: nobody overtakes.
     fn settle(&mut self, now: Option<Moment>) -> Vec<Place> {
@@ -143,7 +178,7 @@ impl Line {
             }
             let (place, mut entry) = first.remove_entry();
             self.ahead.count(entry.mode);
-            entry.unconfirmed = now;
+            (entry.unconfirmed, entry.is_sure) = (now, entry.revision <= self.whole);
             granted.push(place.clone());
             self.granted.insert(place, entry);
         }
@@ -179,6 +214,11 @@ impl Line {
         self.granted.get(&place).or_else(|| self.waiting.get(&place))
     }
 
+    /// Whether the claim at this place certainly has the lock.
+    pub(crate) fn is_proved(&self, place: &Place) -> bool {
+        self.whole >= place.0 && self.is_granted(place)
+    }
+
     /// Whether the claim at this place has the lock.
     pub(crate) fn is_granted(&self, place: &Place) -> bool {
         self.granted.contains_key(place)
@@ -202,7 +242,8 @@ mod tests {
         let key = format!("a/{revision:x}").into_bytes();
         let written = revision;
         let record = Some(record);
-        Entry { key, revision, written, lease: 7, holder: None, mode, record, unconfirmed: None }
+        let (unconfirmed, is_sure) = (None, false);
+        Entry { key, revision, written, lease: 7, holder: None, mode, record, unconfirmed, is_sure }
     }
 
     fn revisions<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<i64> {
@@ -267,6 +308,34 @@ mod tests {
         let mut line = seen(&[7]);
         assert!(line.remove_missing(&seen(&[]), 6, now).is_empty());
         assert_eq!(revisions(line.granted()), [7]);
+    }
+
+    /// B200: news of a claim was lost, or that of its end came before it was read.
+    #[test]
+    fn a_line_in_which_somebody_is_missing_is_not_whole() {
+        let now = Moment::now();
+        let seen = |revisions: &[i64]| {
+            let entries = revisions.iter().map(|at| entry(*at, Mode::Exclusive, State::Waiting));
+            Line::of(entries)
+        };
+        let mut line = seen(&[1, 3, 4]);
+        line.remove(b"a/1", now);
+        assert!(line.misses_nobody_of(&seen(&[1, 3])), "the first has gone");
+        assert!(!line.misses_nobody_of(&seen(&[1, 3])), "it had gone before");
+        assert!(!line.misses_nobody_of(&seen(&[2, 3])), "nobody told of the second");
+        assert!(line.misses_nobody_of(&seen(&[3])));
+    }
+
+    /// B209: whoever has its turn when the line is read first is given up as soon as anybody else.
+    #[test]
+    fn a_turn_that_was_there_before_counts_from_the_look() {
+        let (now, modes) = (Moment::now(), [State::Waiting, State::Held]);
+        for state in modes {
+            let mut line = Line::of([entry(1, Mode::Exclusive, state.clone())]);
+            line.prove(3, now);
+            let unconfirmed = line.granted().map(|entry| entry.unconfirmed).collect::<Vec<_>>();
+            assert_eq!(unconfirmed, [(state == State::Waiting).then_some(now)]);
+        }
     }
 
     #[test]

@@ -226,9 +226,26 @@ impl Link {
         self.look(request, |it, request| async move { it.range(request).await }).await
     }
 
-    pub(crate) async fn grant(&self, ttl: i64) -> Result<LeaseGrantResponse, Failure> {
-        let request = LeaseGrantRequest { ttl, id: 0 };
-        self.look(request, |it, request| async move { it.grant(request).await }).await
+    /// A new lease. Its number is ours, so that one whose answer is lost can be ended. It is not asked
+    /// for once more by the same number: what was not answered could come late, when that lease has been
+    /// ended, and let what was written under it take effect.
+    pub(crate) async fn grant(self: &Arc<Self>, ttl: i64) -> Result<LeaseGrantResponse, Failure> {
+        match self.grant_once(ttl).await {
+            Err(failure) if failure.handling.is_in_doubt() => self.grant_once(ttl).await,
+            answer => answer,
+        }
+    }
+
+    async fn grant_once(self: &Arc<Self>, ttl: i64) -> Result<LeaseGrantResponse, Failure> {
+        let id = random_lease()?;
+        let request = LeaseGrantRequest { ttl, id };
+        let answer = self.call(request, |it, request| async move { it.grant(request).await }).await;
+        if matches!(&answer, Err(failure) if failure.handling.is_in_doubt()) {
+            let link = Arc::clone(self);
+            // If that fails, or it comes even later, it ends by itself.
+            self.dialer.crew().spawn(async move { drop(link.revoke(id).await) });
+        }
+        answer
     }
 
     pub(crate) async fn revoke(
@@ -244,4 +261,14 @@ impl Link {
     ) -> Result<TimeToLiveResponse, Failure> {
         self.look(lease, |it, lease| async move { it.time_to_live(lease).await }).await
     }
+}
+
+/// A number that no lease has.
+fn random_lease() -> Result<i64, Failure> {
+    let number = getrandom::u64().map_err(|error| {
+        let message = format!("the operating system gave no random numbers: {error}");
+        Failure::new(ErrorKind::Internal, message)
+    })?;
+    // Positive, as those that servers choose, and not 0, which lets the server choose.
+    Ok((number >> 1).max(1).cast_signed())
 }

@@ -22,6 +22,10 @@ use crate::wire::{
 const PAUSE: Duration = Duration::from_millis(100);
 /// How many keys that are gone are asked why; more than that were lost together.
 const WHY_MAX: usize = 16;
+/// How many of a process in one line are many.
+const CROWD: usize = 16;
+/// How often a line is looked at because many wait in it.
+const CROWD_EVERY: Duration = Duration::from_secs(1);
 
 impl Store {
     /// Listens, for ever.
@@ -171,10 +175,25 @@ impl Store {
         }
     }
 
+    /// Looks at a line in which many of this process wait, so that it need not be asked for each of them
+    /// who is ahead.
+    pub(crate) fn look_if_crowded(self: &Arc<Self>, name: &LockName) {
+        if self.claims.count_of_lock(name) > CROWD {
+            self.look_now(name, CROWD_EVERY);
+        }
+    }
+
+    /// Looks at a line unless that was done just before.
+    pub(crate) fn look_now(self: &Arc<Self>, name: &LockName, gap: Duration) {
+        if let Some(number) = self.watches.look_now(name, Moment::now(), gap) {
+            self.load(name.clone(), number);
+        }
+    }
+
     /// Looks at a line whose watch is there.
     fn load(self: &Arc<Self>, name: LockName, number: i64) {
         let store = Arc::clone(self);
-        tokio::spawn(async move {
+        self.context.runtime.spawn(async move {
             while store.watches.subject(number).is_some() && !store.crew().is_closed() {
                 let sent = Moment::now();
                 match store.read_line(&name).await {
@@ -202,7 +221,8 @@ impl Store {
     /// What a line was like at a revision; what came since is in its events.
     fn loaded(self: &Arc<Self>, name: &LockName, number: i64, found: &RangeResponse, at: i64) {
         let entries = found.kvs.iter().filter_map(|kv| Entry::read(&self.space, name, kv));
-        let line = Line::of(entries);
+        let mut line = Line::of(entries);
+        line.prove(at, Moment::now());
         // Whoever was here before that and is not in it, is gone.
         for (_, claim) in self.claims.of_lock(name) {
             let is_there = line.find(&claim.key).is_some_and(|it| it.revision == claim.revision);
@@ -221,11 +241,17 @@ impl Store {
             // More is known already, but the end of a claim may not have been told.
             View::Open { known, line: known_line, .. } if *known > at => {
                 let granted = known_line.remove_missing(&line, at, Moment::now());
+                if known_line.misses_nobody_of(&line) {
+                    known_line.prove(at, Moment::now());
+                }
                 self.claims.call(&granted, None);
                 Vec::new()
             }
             // It is as it is known, or something was not told.
-            View::Open { line: known_line, .. } if known_line.is_like(&line) => Vec::new(),
+            View::Open { line: known_line, .. } if known_line.is_like(&line) => {
+                known_line.prove(at, Moment::now());
+                Vec::new()
+            }
             View::Open { .. } | View::Opening(_) => {
                 let open = View::Open { line, read: at, known: at };
                 match std::mem::replace(view, open) {

@@ -15,7 +15,6 @@ use crate::observer::cause_of_end;
 use crate::record::{Record, State};
 use crate::session::{Class, Session};
 use crate::store::Store;
-use crate::turn::Confirmed;
 use crate::wire::{
     EventType, KeyValue, Op, PutRequest, RangeRequest, TxnRequest, WatchCreateRequest, WatchOp,
     WatchRequest,
@@ -190,23 +189,10 @@ impl Store {
         let Some(claim) = claim else { return self.renew_elsewhere(&request, lasting).await };
         self.settle_doubt(request.holder).await?;
         let class = class_of(lasting, claim.is_detached);
-        let (holder, lease) = (request.holder, (class, Some(asked)));
-        let confirmed = match claim.session.class {
-            Class::Waiting => self.confirm(holder, &claim, lease).await?,
-            Class::Hold(_) | Class::Own(_) => {
-                let put = self.put_under(holder, &claim, lease, State::Held).await?;
-                put.map_or(Confirmed::Gone, Confirmed::Under)
-            }
-        };
-        match confirmed {
-            Confirmed::Under(_) => {}
-            Confirmed::Gone => return self.end_of(&request, &claim).await,
-            Confirmed::NotFirst => {
-                self.watches.reopen_line(&self, &claim.name);
-                // What is not answered is done again later.
-                let _ = self.withdraw(holder).await;
-                return Ok(RenewOutcome::Lost(LossCause::Forgotten));
-            }
+        let lease = (class, Some(asked));
+        let put = self.put_under(request.holder, &claim, lease, State::Held).await?;
+        if put.is_none() {
+            return self.end_of(&request, &claim).await;
         }
         if matches!(claim.session.class, Class::Own(_)) {
             self.condemn(&claim.session);
@@ -323,4 +309,37 @@ impl Store {
 fn has_right_lease(claim: &Claim, request: &RenewRequest) -> bool {
     let wanted = class_of(lasting(request.ttl, request.lock_delay), claim.is_detached);
     claim.session.class == wanted && !claim.session.is_closing()
+}
+
+#[cfg(test)]
+mod tests {
+    use lockfast_core::{ClientId, Mode};
+
+    use super::*;
+
+    /// B203: what is renewed on a lease that is being ended would end with it.
+    #[test]
+    fn a_lease_that_is_being_ended_is_the_wrong_one() {
+        let ttl = Duration::from_secs(9);
+        let session = Arc::new(Session::new(1, Class::Hold(9), ttl, Moment::now()));
+        let claim = Claim {
+            name: LockName::new("a").unwrap(),
+            mode: Mode::Exclusive,
+            key: b"a/1".to_vec(),
+            revision: 7,
+            written: 7,
+            session: Arc::clone(&session),
+            stage: Stage::Held { until: Moment::now() + ttl, since: Moment::now() },
+            is_detached: false,
+            signal: Arc::default(),
+        };
+        let holder = HolderId::random(ClientId::random().unwrap()).unwrap();
+        let name = claim.name.clone();
+        let request = RenewRequest { name, holder, ttl, lock_delay: Duration::ZERO };
+        assert!(has_right_lease(&claim, &request));
+        let longer = RenewRequest { lock_delay: ttl, ..request.clone() };
+        assert!(!has_right_lease(&claim, &longer), "it lasts too short");
+        assert!(session.close());
+        assert!(!has_right_lease(&claim, &request), "it is being ended");
+    }
 }

@@ -74,7 +74,7 @@ impl Session {
         Self { id, class, ttl, state, uses: RwLock::new(()), over }
     }
 
-    /// What the engine calls it. The cluster never gives a number twice.
+    /// What the engine calls it. No number is given twice.
     pub(crate) fn number(&self) -> SessionId {
         SessionId(self.id.cast_unsigned())
     }
@@ -230,7 +230,7 @@ impl Store {
         Ok(session)
     }
 
-    /// A new lease. One whose answer is lost ends by itself.
+    /// A new lease.
     pub(crate) async fn open_session(&self, class: Class) -> Result<Arc<Session>, Failure> {
         let sent = Moment::now();
         let granted = self.link.grant(class.seconds()).await?;

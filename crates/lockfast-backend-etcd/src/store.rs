@@ -30,7 +30,7 @@ const SENDING_MAX: usize = 64;
 /// How often those who wait make sure of how old the news of their turn can be.
 const PULSE: Duration = Duration::from_millis(300);
 /// How often it is looked what is due.
-const TICK: Duration = Duration::from_millis(250);
+const TICK: Duration = Duration::from_millis(100);
 /// How long a lock is held before its end is watched for.
 const WATCH_AGE: Duration = Duration::from_millis(300);
 

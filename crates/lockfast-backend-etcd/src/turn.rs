@@ -14,7 +14,6 @@ use crate::failure::Failure;
 use crate::gate::Entering;
 use crate::line::Entry;
 use crate::record::State;
-use crate::session::{Class, Session};
 use crate::store::Store;
 use crate::wire::RangeRequest;
 
@@ -35,15 +34,6 @@ pub(crate) enum Waited {
     TimeUp,
     /// Nobody waits for the answer, or the holder asks for something else.
     GivenUp,
-}
-
-/// What became of a claim whose turn was to be confirmed.
-pub(crate) enum Confirmed {
-    /// It has the lock, under this lease.
-    Under(Arc<Session>),
-    Gone,
-    /// Others are ahead of it.
-    NotFirst,
 }
 
 impl Store {
@@ -78,58 +68,58 @@ impl Store {
         }
     }
 
-    /// It is the claim's turn: its holder has the lock, unless the claim is gone.
+    /// It is the claim's turn: its holder has the lock, unless the claim is gone. Nobody is told before
+    /// a read that was answered after the claim was made has shown who is ahead of it: some servers lose
+    /// the news of a claim, and nobody comes ahead of one later.
     pub(crate) async fn claim_turn(
         self: &Arc<Self>,
         request: &AcquireRequest,
         happened: Option<i64>,
     ) -> Result<Option<Grant>, Failure> {
-        let Some(claim) = self.claims.find(request.holder) else { return Ok(None) };
+        let Some(mut claim) = self.claims.find(request.holder) else { return Ok(None) };
         let fence = fence_of(claim.revision)?;
-        let (now, lasting) = (Moment::now(), lasting(request.ttl, request.lock_delay));
+        let lasting = lasting(request.ttl, request.lock_delay);
+        let mut is_proved = self.watches.is_proved(&claim.name, &claim.place());
         let can_be_brief = !request.detached && request.lock_delay.is_zero();
-        let brief = happened.filter(|_| can_be_brief).and_then(|it| self.brief_of(&claim, it));
-        if let Some((from, until)) = brief.filter(|(_, until)| until.remaining(now) >= BRIEF_MIN) {
-            let stage = Stage::Held { until, since: now };
-            let held = self.claims.set_stage(request.holder, claim.revision, stage);
+        let happened = happened.filter(|_| can_be_brief);
+        if !is_proved && self.brief_of(&claim, happened).is_some() {
+            self.look_if_crowded(&claim.name);
+            if !self.is_first(&claim).await? {
+                return self.wait_again(request.holder, &claim);
+            }
+            is_proved = true;
+            let present = self.claims.find(request.holder);
+            let Some(same) = present.filter(|it| it.revision == claim.revision) else {
+                return Ok(None);
+            };
+            claim = same;
+        }
+        if let Some((from, until)) = self.brief_of(&claim, happened) {
+            let stage = Stage::Held { until, since: Moment::now() };
+            let held = self.claims.take_turn(request.holder, claim.revision, stage);
             let grant = Grant::new(fence, from).lasting(until.since(from));
             return Ok(held.map(|session| grant.in_session(session.number())));
         }
         let lease = (class_of(lasting, request.detached), None);
-        let session = match self.confirm(request.holder, &claim, lease).await? {
-            Confirmed::Under(session) => session,
-            Confirmed::Gone => return Ok(None),
-            Confirmed::NotFirst => {
-                self.claims.set_stage(request.holder, claim.revision, Stage::Waiting);
-                self.watches.reopen_line(self, &claim.name);
-                return Ok(None);
-            }
-        };
+        let putting = self.put_under(request.holder, &claim, lease, State::Held);
+        let looking = async { Ok::<_, Failure>(is_proved || self.is_first(&claim).await?) };
+        let (put, is_first) = tokio::join!(putting, looking);
+        let Some(session) = put? else { return Ok(None) };
+        if !is_first? {
+            return self.wait_again(request.holder, &claim);
+        }
         let from = session.from();
-        let stage = Stage::Held { until: from + lasting, since: now };
-        let held = self.claims.set_stage(request.holder, claim.revision, stage);
+        let stage = Stage::Held { until: from + lasting, since: Moment::now() };
+        let held = self.claims.take_turn(request.holder, claim.revision, stage);
         Ok(held.map(|session| Grant::new(fence, from).in_session(session.number())))
     }
 
-    /// Puts a claim that has its turn under the lease of its holder. Some servers lose events, so that its
-    /// turn may have been told while others were ahead of it: that is looked at meanwhile. Whoever
-    /// is not ahead of it at one time never is.
-    pub(crate) async fn confirm(
-        self: &Arc<Self>,
-        holder: HolderId,
-        claim: &Claim,
-        lease: (Class, Option<Moment>),
-    ) -> Result<Confirmed, Failure> {
-        let putting = self.put_under(holder, claim, lease, State::Held);
-        let (put, is_first) = tokio::join!(putting, self.is_first(claim));
-        Ok(match put? {
-            None => Confirmed::Gone,
-            Some(_) if !is_first? => {
-                tracing::warn!(lock = %claim.name, "the server did not tell who is ahead");
-                Confirmed::NotFirst
-            }
-            Some(session) => Confirmed::Under(session),
-        })
+    /// The turn of a claim was told while others are ahead of it.
+    fn wait_again(&self, holder: HolderId, claim: &Claim) -> Result<Option<Grant>, Failure> {
+        tracing::warn!(lock = %claim.name, "the server did not tell who is ahead");
+        self.claims.take_turn(holder, claim.revision, Stage::Waiting);
+        self.watches.reopen_line(self, &claim.name);
+        Ok(None)
     }
 
     /// Whether the cluster agrees that a claim has its turn.
@@ -142,17 +132,23 @@ impl Store {
             // Shared claims, permits, or the claims of locks whose names go on with a slash.
             found = self.link.range(RangeRequest { limit: 0, ..some }).await?;
         }
+        // A member that lags may not know of those who came before the claim.
+        if found.header.as_ref().is_none_or(|header| header.revision < claim.revision) {
+            return Ok(false);
+        }
         let mut ahead = Ahead::default();
         let entries = found.kvs.iter().filter_map(|kv| Entry::read(&self.space, &claim.name, kv));
         entries.for_each(|entry| ahead.count(entry.mode));
         Ok(ahead.allows(claim.mode))
     }
 
-    /// From when until when a claim that got its turn at a revision has the lock without anybody
-    /// being asked: nobody gives its holder up before that, and its lease does not end.
-    fn brief_of(&self, claim: &Claim, happened: i64) -> Option<(Moment, Moment)> {
-        let from = self.pulses.before(happened)?;
+    /// From when until when a claim that got its turn at a revision has the lock before that is
+    /// confirmed: nobody gives its holder up before that, and its lease does not end. `None` when too
+    /// little of that is left.
+    fn brief_of(&self, claim: &Claim, happened: Option<i64>) -> Option<(Moment, Moment)> {
+        let from = self.pulses.before(happened?)?;
         let lease = claim.session.from() + claim.session.ttl.mul_f64(SAFE_SHARE);
-        Some((from, lease.earlier_of(from + BRIEF)))
+        let until = lease.earlier_of(from + BRIEF);
+        (until.remaining(Moment::now()) >= BRIEF_MIN).then_some((from, until))
     }
 }

@@ -9,7 +9,7 @@ use lockfast_core::{LockName, Moment};
 use tokio::sync::{Notify, mpsc};
 
 use crate::failure::Failure;
-use crate::line::Line;
+use crate::line::{Line, Place};
 use crate::store::{Store, lock};
 use crate::wire::{Event, WatchCancelRequest, WatchCreateRequest, WatchOp};
 
@@ -157,6 +157,12 @@ impl Watches {
         }
     }
 
+    /// Whether a claim has the lock, and whoever may be ahead of it was read from the store after it
+    /// was made: then no news of one is missing.
+    pub(crate) fn is_proved(&self, name: &LockName, place: &Place) -> bool {
+        self.with_line(name, |line| line.is_proved(place)).unwrap_or(false)
+    }
+
     /// Looks at all lines that are known.
     pub(crate) fn for_each_line(&self, mut look: impl FnMut(&LockName, &Line)) {
         for (name, watched) in &lock(&self.subjects).lines {
@@ -286,6 +292,18 @@ impl Watches {
             self.silent.notify_one();
         }
         quiet
+    }
+
+    /// The number of a line that is to be looked at now, unless it was just before.
+    pub(crate) fn look_now(&self, name: &LockName, now: Moment, gap: Duration) -> Option<i64> {
+        let mut subjects = lock(&self.subjects);
+        let watched = subjects.lines.get_mut(name)?;
+        let is_open = matches!(watched.view, View::Open { .. });
+        if !is_open || now.since(watched.read) < gap {
+            return None;
+        }
+        watched.read = now;
+        Some(watched.number)
     }
 
     /// The watch of a key is there: it is to be looked at.

@@ -182,6 +182,33 @@ async fn rights_of_users() {
     kit::check_error(&error, lockfast::ErrorKind::Permission, &["a user and a password"]);
 }
 
+/// With the rights of the store's page: what is outside the prefix is not looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_no_lease_ends() {
+    let mut server = Etcd::start();
+    server.ctl(&["put", "other/12ab", ""]);
+    server.ctl(&["put", "app/config/name", ""]);
+    make_user(&mut server);
+    let locker = kit::connect(&user_url(&server)).await;
+    let guard = kit::hold(&locker, "held", kit::ttl(kit::TIME_MAX)).await;
+    expect(&diagnose(&user_url(&server)).await, "claims", Severity::Ok, &["a lease"]);
+    server.ctl(&["put", "app/nightly/12ab", ""]);
+    let parts = ["app/nightly/12ab", "the lock \"nightly\" is taken for ever", "delete it"];
+    expect(&diagnose(&user_url(&server)).await, "claims", Severity::Warn, &parts);
+    // More than are read at once.
+    let mut taking = tokio::task::JoinSet::new();
+    for number in 0..1100 {
+        let (locker, name) = (locker.clone(), format!("filler-{number}"));
+        let options = kit::ttl(kit::TIME_MAX).retries(10);
+        taking.spawn(async move { kit::hold(&locker, &name, options).await });
+    }
+    let _held = bounded(taking.join_all()).await;
+    server.ctl(&["put", "app/zz/12ab", ""]);
+    let diagnosis = diagnose(&user_url(&server)).await;
+    expect(&diagnosis, "claims", Severity::Warn, &["2 keys", "app/nightly/12ab"]);
+    guard.release().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn encrypted() {
     let authority = Authority::new();

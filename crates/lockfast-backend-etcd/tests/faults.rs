@@ -8,6 +8,7 @@
 //! | `faults/clock.rs` | the wall clocks of members are stepped |
 //! | `faults/cluster.rs` | members that are killed, paused, cut off; no quorum |
 //! | `faults/lease.rs` | leases that others revoke, keys that others delete, thousands lost at once |
+//! | `faults/moves.rs` | single messages about claims that are put under other leases |
 //! | `faults/watch.rs` | events that were compacted or never came |
 //! | `faults/crowd.rs` | thousands wait for one lock |
 //! | `faults/refusal.rs` | the server answers, but says no; it is no etcd; names and times that will not do |
@@ -37,6 +38,8 @@ mod encryption;
 mod lease;
 #[path = "faults/link.rs"]
 mod link;
+#[path = "faults/moves.rs"]
+mod moves;
 #[path = "faults/refusal.rs"]
 mod refusal;
 #[path = "faults/rights.rs"]

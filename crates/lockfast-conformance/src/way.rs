@@ -15,6 +15,7 @@ use crate::shorthand::{
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::proxy::{Link, Proxy};
 use lockfast_faults::wait::eventually;
+use tokio::task::JoinHandle;
 
 /// The lock that everything is about.
 pub const NAME: &str = "nightly";
@@ -22,6 +23,8 @@ pub const NAME: &str = "nightly";
 pub const TTL: Duration = Duration::from_secs(3);
 /// How much later than they should things may happen.
 pub const SLACK: Duration = Duration::from_secs(1);
+/// How long those who hang or are dead may delay the others.
+const HUNG_MAX: Duration = Duration::from_secs(2);
 /// How much later than its deadline a loss may be told.
 pub const TOLD_MAX: Duration = Duration::from_millis(200);
 
@@ -210,6 +213,40 @@ impl Way {
         assert!(matches!(cause, LossCause::Revoked { .. }), "{cause:?}");
         wait_for_renewal(&next, self.span).await;
         release(next).await;
+    }
+
+    /// P9: a process hangs of which so many wait, in front of somebody else: that one is delayed by 2 s at
+    /// most, and not by as much for each of them, whether its process has seen them come or not.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn pass_over_who_hangs(&self, count: usize, has_seen: bool) {
+        let options = || ttl(self.span * 10).wait(TIME_MAX);
+        let guard = hold(&self.near, NAME, options()).await;
+        let early = match has_seen {
+            true => Some(queue_for(&self.near, NAME, options()).await),
+            false => None,
+        };
+        let mut hung = Vec::new();
+        for _ in 0..count {
+            hung.push(queue_for(&self.far, NAME, options()).await);
+        }
+        let waiter = queue_for(&self.near, NAME, options()).await;
+        let waiter = tokio::spawn(async move { (waiter.await.unwrap(), Moment::now()) });
+        early.iter().for_each(JoinHandle::abort);
+        eventually("it has given up", TIME_MAX, async || {
+            self.near.inspect(guard.name()).await.unwrap().waiting == count + 1
+        })
+        .await;
+        let machine = Lateness::watch();
+        // Whatever it would say is not heard, and it hears nothing.
+        self.proxy.set(Link::HalfOpen);
+        let released = Moment::now();
+        release(guard).await;
+        let (next, granted) = bounded(waiter).await.unwrap();
+        machine.check(&format!("to pass over {count}"), HUNG_MAX, released, granted);
+        release(next).await;
+        hung.iter().for_each(JoinHandle::abort);
     }
 }
 

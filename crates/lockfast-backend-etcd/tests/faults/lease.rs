@@ -8,7 +8,8 @@ use lockfast_faults::lateness::Lateness;
 use tokio::task::JoinSet;
 
 use crate::kit::{
-    Etcd, TIME_MAX, bounded, connect, eventually, hold, loss, queue_for, refusal, ttl,
+    Etcd, Home, TIME_MAX, bounded, connect, eventually, hold, loss, queue_for, refusal,
+    start_cluster, ttl,
 };
 
 const NAME: &str = "nightly";
@@ -21,7 +22,10 @@ const TOLD_MAX: Duration = Duration::from_secs(5);
 /// The user sees: the loss `SessionEnded` or `Forgotten`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_is_revoked() {
-    let server = Etcd::start();
+    the_lease_is_revoked_at(Home::alone()).await;
+}
+
+async fn the_lease_is_revoked_at(server: Home) {
     let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
     let guard = hold(&first, NAME, ttl(TTL)).await;
     let waiter = queue_for(&second, NAME, ttl(TTL).wait(TIME_MAX)).await;
@@ -43,7 +47,10 @@ async fn the_lease_is_revoked() {
 /// be put under it: it stands in line once, with its own fence, and keeps what it is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_those_who_wait_is_revoked() {
-    let server = Etcd::start();
+    the_lease_of_those_who_wait_is_revoked_at(Home::alone()).await;
+}
+
+async fn the_lease_of_those_who_wait_is_revoked_at(server: Home) {
     let first = connect(&server.url()).await;
     let guard = hold(&first, NAME, ttl(TTL)).await;
     for _ in 0..5 {
@@ -92,7 +99,10 @@ fn lease_of(server: &Etcd, revision: u64) -> String {
 /// The user sees: the loss `Forgotten` or `Taken`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_key_is_deleted() {
-    let server = Etcd::start();
+    the_key_is_deleted_at(Home::alone()).await;
+}
+
+async fn the_key_is_deleted_at(server: Home) {
     let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
     let guard = hold(&first, NAME, ttl(TTL)).await;
     let kept = hold(&first, "another", ttl(TTL)).await;
@@ -114,7 +124,10 @@ async fn the_key_is_deleted() {
 /// The user sees: nothing but its place in line.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_key_of_a_waiter_is_deleted() {
-    let server = Etcd::start();
+    the_key_of_a_waiter_is_deleted_at(Home::alone()).await;
+}
+
+async fn the_key_of_a_waiter_is_deleted_at(server: Home) {
     let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
     let guard = hold(&first, NAME, ttl(TTL)).await;
     let own = server.keys(&format!("{NAME}/"));
@@ -131,8 +144,11 @@ async fn the_key_of_a_waiter_is_deleted() {
 /// deadline, and nobody of another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_locks_are_lost_at_once() {
+    ten_thousand_locks_are_lost_at_once_at(Home::alone()).await;
+}
+
+async fn ten_thousand_locks_are_lost_at_once_at(server: Home) {
     const LOCKS: usize = 10_000;
-    let server = Etcd::start();
     let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
     let kept = hold(&second, "kept", ttl(TTL)).await;
     let others = server.leases();
@@ -153,6 +169,17 @@ async fn ten_thousand_locks_are_lost_at_once() {
     assert!(kept.check().is_ok());
     eventually("nothing is left", TIME_MAX, async || server.keys("lock-").is_empty()).await;
     hold(&first, "lock-1", ttl(TTL)).await.release().await.unwrap();
+}
+
+/// The same on three members: somebody else asks another one than the holder does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_three_members() {
+    let cluster = Arc::new(start_cluster());
+    the_lease_is_revoked_at(Home::member(&cluster).await).await;
+    the_lease_of_those_who_wait_is_revoked_at(Home::member(&cluster).await).await;
+    the_key_is_deleted_at(Home::member(&cluster).await).await;
+    the_key_of_a_waiter_is_deleted_at(Home::member(&cluster).await).await;
+    ten_thousand_locks_are_lost_at_once_at(Home::member(&cluster).await).await;
 }
 
 /// Revokes leases by as few programs as possible.

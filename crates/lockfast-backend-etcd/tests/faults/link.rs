@@ -1,25 +1,32 @@
 //! The way to the server fails, or the server does not answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast::{Moment, Released, RevokeOutcome};
 use lockfast_conformance::way::{NAME, Succession, Way};
 use lockfast_faults::proxy::Link;
 
-use crate::kit::{Etcd, TIME_MAX, bounded, eventually, hold, queue_for, ttl, url_at};
+use crate::kit::sieve::Sieve;
+use crate::kit::{
+    Home, TIME_MAX, bounded, connect, eventually, hold, queue_for, start_cluster, ttl, url_at,
+};
 
 /// Each answer has a sixth of it, which is to do for two round trips on a busy machine.
 const TTL: Duration = Duration::from_secs(6);
 
 /// A server, and a way to it that fails.
 struct Net {
-    server: Etcd,
+    server: Home,
     way: Way,
 }
 
 impl Net {
     async fn start() -> Self {
-        let server = Etcd::start();
+        Self::start_at(Home::alone()).await
+    }
+
+    async fn start_at(server: Home) -> Self {
         let way = Way::start(server.address(), url_at, lockfast_backend_etcd::connect).await;
         Self { server, way: Way { span: TTL, ..way } }
     }
@@ -98,7 +105,11 @@ async fn waiters_give_up_during_a_cut() {
 /// The user sees: nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply() {
-    let net = Net::start().await;
+    a_lost_reply_at(Home::alone()).await;
+}
+
+async fn a_lost_reply_at(server: Home) {
+    let net = Net::start_at(server).await;
     net.way.repeat_a_lost_grant().await;
     assert_eq!(net.claims(), [""; 0]);
 }
@@ -133,7 +144,11 @@ async fn a_late_request() {
 /// The user sees: nothing but the delay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reply_to_a_waiter_is_lost() {
-    let net = Net::start().await;
+    the_reply_to_a_waiter_is_lost_at(Home::alone()).await;
+}
+
+async fn the_reply_to_a_waiter_is_lost_at(server: Home) {
+    let net = Net::start_at(server).await;
     let guard = hold(&net.way.near, NAME, ttl(TTL * 4)).await;
     let before = net.way.proxy.accepted();
     net.way.proxy.set_open(Link::SwallowReplies);
@@ -188,7 +203,11 @@ async fn a_confirmation_comes_late() {
 /// The user sees: `Released` or `Unknown`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reply_to_a_release_is_lost() {
-    let net = Net::start().await;
+    the_reply_to_a_release_is_lost_at(Home::alone()).await;
+}
+
+async fn the_reply_to_a_release_is_lost_at(server: Home) {
+    let net = Net::start_at(server).await;
     let guard = hold(&net.way.far, NAME, ttl(TTL * 8)).await;
     net.way.proxy.set_open(Link::SwallowReplies);
     let releasing = tokio::spawn(guard.release());
@@ -200,26 +219,69 @@ async fn the_reply_to_a_release_is_lost() {
     hold(&net.way.near, NAME, ttl(TTL)).await.release().await.unwrap();
 }
 
-/// B104, P7: the reply to a revocation is lost when the next has the lock already: it is not taken
-/// from that one as well.
+/// B104, P7, P8: a lock is taken away over a connection on which no reply comes.
 /// The user sees: who had it, and nobody else, loses it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_reply_to_a_revocation_is_lost() {
-    let net = Net::start().await;
-    let guard = hold(&net.way.near, NAME, ttl(TTL * 4)).await;
-    let waiter = queue_for(&net.way.near, NAME, ttl(TTL * 4).wait(TIME_MAX)).await;
-    net.way.proxy.set_open(Link::Delay(Duration::from_millis(500)));
-    let far = net.way.far.clone();
-    let revoking = tokio::spawn(async move { far.revoke(NAME, "a drill").await });
-    let next = bounded(waiter).await.unwrap();
-    // The deletion is done, and its reply is on its way.
-    net.way.proxy.set_open(Link::Close);
-    let RevokeOutcome::Revoked(whom) = bounded(revoking).await.unwrap().unwrap() else {
+    Net::start().await.way.revoke_without_a_reply().await;
+}
+
+/// B104, P7, P8: the same for each of the two steps alone: the next has the lock already when the last one
+/// is repeated, and keeps it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_to_a_step_of_a_revocation_is_lost() {
+    for is_last in [false, true] {
+        the_reply_to_a_step_of_a_revocation_is_lost_at(Home::alone(), is_last).await;
+    }
+}
+
+async fn the_reply_to_a_step_of_a_revocation_is_lost_at(server: Home, is_last: bool) {
+    let sieve = Sieve::start(server.address()).await;
+    let near = connect(&server.url()).await;
+    let far = connect(&format!("{}?request_timeout=1s", url_at(sieve.address))).await;
+    let guard = hold(&near, NAME, ttl(TTL * 4)).await;
+    let key = server.keys(&format!("{NAME}/")).remove(0);
+    let waiter = queue_for(&near, NAME, ttl(TTL * 4).wait(TIME_MAX)).await;
+    let reply = match is_last {
+        false => sieve.keep_answer("state=revoked"),
+        true => sieve.keep_answer(deletion(&key)),
+    };
+    let RevokeOutcome::Revoked(whom) = bounded(far.revoke(NAME, "a drill")).await.unwrap() else {
         panic!("it was revoked")
     };
+    assert!(reply.is_kept(), "no reply was lost");
     let fences: Vec<u64> = whom.iter().filter_map(|it| it.fence).map(|it| it.get()).collect();
     assert_eq!(fences, [guard.fence().get()]);
+    let next = bounded(waiter).await.unwrap();
     assert!(guard.check().is_err());
     crate::kit::wait_for_renewal(&next, TTL * 4).await;
     assert!(matches!(next.release().await.unwrap(), Released::Released));
+}
+
+/// What deletes a key: the field 3 of a step, in which the key is the field 1.
+fn deletion(key: &str) -> Vec<u8> {
+    let length = u8::try_from(key.len()).unwrap();
+    [&[0x1a, length + 2, 0x0a, length], key.as_bytes()].concat()
+}
+
+/// P9: somebody hangs, with one or with many who wait: the next is delayed by 2 s at most.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_claims_of_one_process_that_hangs() {
+    for (count, has_seen) in [(1, true), (2, false), (6, true), (40, false), (40, true)] {
+        Net::start().await.way.pass_over_who_hangs(count, has_seen).await;
+    }
+}
+
+/// P5, P6, P7, P8: replies are lost between a client and a member that does not lead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_of_a_member_are_lost() {
+    let cluster = Arc::new(start_cluster());
+    a_lost_reply_at(Home::member(&cluster).await).await;
+    the_reply_to_a_waiter_is_lost_at(Home::member(&cluster).await).await;
+    the_reply_to_a_release_is_lost_at(Home::member(&cluster).await).await;
+    for is_last in [false, true] {
+        let home = Home::member(&cluster).await;
+        the_reply_to_a_step_of_a_revocation_is_lost_at(home, is_last).await;
+    }
 }

@@ -1,4 +1,4 @@
-//! What the tests of this store share: a user with the rights that the README names, one cluster at a
+//! What the tests of this store share: a user with the rights that the README names, few clusters at a
 //! time, and a look at the server. The short ways to hold, lose and be refused a lock are those of
 //! the conformance crate.
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
@@ -10,7 +10,7 @@ pub mod values;
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use lockfast::{Locker, Result};
 use lockfast_conformance::shorthand;
@@ -80,11 +80,39 @@ pub async fn try_connect(url: &str) -> Result<Locker> {
     shorthand::try_connect(url, lockfast_backend_etcd::connect).await
 }
 
-/// Three members, while no other test of this binary has any: they want more of the machine than
-/// anything else.
+/// How many clusters there may be at once: they want more of the machine than anything else, but their
+/// tests mostly wait for elections and renewals.
+const CLUSTERS_MAX: usize = 2;
+
+/// Three members, while few other tests of this binary have any.
+#[derive(Debug)]
 pub struct OneCluster {
     cluster: Cluster,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
+}
+
+/// One of the clusters that there may be.
+#[derive(Debug)]
+struct Turn;
+
+static RUNNING: Mutex<usize> = Mutex::new(0);
+static ENDED: Condvar = Condvar::new();
+
+impl Turn {
+    /// Waits until it is our turn.
+    fn wait() -> Self {
+        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = ENDED.wait_while(running, |running| *running >= CLUSTERS_MAX);
+        *running.unwrap_or_else(PoisonError::into_inner) += 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ENDED.notify_one();
+    }
 }
 
 /// Starts them when it is our turn.
@@ -94,8 +122,7 @@ pub fn start_cluster() -> OneCluster {
 
 /// The same, each set up so.
 pub fn start_cluster_as(setup: &Setup) -> OneCluster {
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = Turn::wait();
     OneCluster { cluster: Cluster::start_as(setup), _turn: turn }
 }
 
@@ -110,5 +137,49 @@ impl Deref for OneCluster {
 impl DerefMut for OneCluster {
     fn deref_mut(&mut self) -> &mut Cluster {
         &mut self.cluster
+    }
+}
+
+/// Where a story happens: on a server of its own, or at a member of a cluster that does not lead.
+#[derive(Debug)]
+pub enum Home {
+    Alone(Etcd),
+    Member(Arc<OneCluster>, usize),
+}
+
+impl Home {
+    /// A server of its own.
+    pub fn alone() -> Self {
+        Self::Alone(Etcd::start())
+    }
+
+    /// A member of a cluster in which nothing is left of the story before.
+    pub async fn member(cluster: &Arc<OneCluster>) -> Self {
+        let [follower, _] = cluster.followers();
+        let home = Self::Member(Arc::clone(cluster), follower);
+        eventually("nobody has a lock", TIME_MAX, async || {
+            home.keys("").iter().all(|key| !key.contains('/'))
+        })
+        .await;
+        home
+    }
+
+    /// The URL of the server, or of all members.
+    pub fn url(&self) -> String {
+        match self {
+            Self::Alone(server) => server.url(),
+            Self::Member(cluster, _) => cluster.url(),
+        }
+    }
+}
+
+impl Deref for Home {
+    type Target = Etcd;
+
+    fn deref(&self) -> &Etcd {
+        match self {
+            Self::Alone(server) => server,
+            Self::Member(cluster, number) => cluster.member(*number),
+        }
     }
 }
