@@ -192,6 +192,7 @@ async fn a_server_that_is_too_old() {
 /// servers have since 3.5. Where a client is gone it ends.
 async fn serve_as_3_4(mut stream: TcpStream) -> std::io::Result<()> {
     const CLOSE: i32 = -11;
+    const MULTI: i32 = 14;
     let hello = read_frame(&mut stream).await?;
     let asked = i32::from_be_bytes(hello[12..16].try_into().unwrap());
     let mut greeting = [0_i32, asked.clamp(4000, 40_000), 0, 7, 16].map(i32::to_be_bytes).concat();
@@ -202,10 +203,11 @@ async fn serve_as_3_4(mut stream: TcpStream) -> std::io::Result<()> {
         if request[4..8] == CLOSE.to_be_bytes() {
             return Ok(());
         }
-        let mut refusal = request[..4].to_vec();
-        refusal.extend(1_i64.to_be_bytes());
-        refusal.extend(codes::NO_NODE.to_be_bytes());
-        write_frame(&mut stream, &refusal).await?;
+        let is_done = request[4..8] == MULTI.to_be_bytes();
+        let mut answer = request[..4].to_vec();
+        answer.extend(1_i64.to_be_bytes());
+        answer.extend(if is_done { 0 } else { codes::NO_NODE }.to_be_bytes());
+        write_frame(&mut stream, &answer).await?;
     }
 }
 

@@ -17,6 +17,7 @@ pub use lockfast_conformance::shorthand::{
     wait_for_jeopardy, wait_for_renewal,
 };
 pub use lockfast_faults::certificate;
+pub use lockfast_faults::port::Port;
 pub use lockfast_faults::server::Server;
 pub use lockfast_faults::wait::{eventually, wait_until};
 pub use lockfast_faults::zookeeper::{
