@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
 pub mod foreign;
+pub mod stories;
 pub mod values;
 
 use std::net::SocketAddr;
