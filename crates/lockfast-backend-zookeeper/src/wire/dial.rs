@@ -277,7 +277,8 @@ fn no_zookeeper(host: &Host, failure: &Failure) -> Failure {
     let said = failure.message();
     let message = format!(
         "{host} does not serve: {said}; it is no ZooKeeper server, has no quorum, lags behind the \
-         others, or wants encryption (zookeepers:)"
+         others, has no connection left for this address (maxClientCnxns), or wants encryption \
+         (zookeepers:)"
     );
     Failure::new(ErrorKind::Unreachable, message)
 }
