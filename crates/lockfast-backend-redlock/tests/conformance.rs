@@ -1,5 +1,5 @@
-//! The suite that every store passes, on three real servers. A fresh store is a prefix that
-//! nobody has used.
+//! The suite that every store passes, on three real servers and with the rights that the README names.
+//! A fresh store is a prefix that nobody has used.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,15 +8,12 @@
     reason = "a panic is how a test fails"
 )]
 
+mod kit;
+
 use std::process::ExitCode;
 
+use kit::{Redis, Setup, rights};
 use lockfast_conformance::Suite;
-use lockfast_faults::redis::{Redis, Setup};
-
-/// The rights that the README names, with the suite's prefixes for the names of locks.
-const RIGHTS: &str = "resetkeys ~lockfast:* ~store-* resetchannels &lockfast:* -@all +hello +info \
-    +select +subscribe +publish +script|load +evalsha +time +get +mget +set +del +exists +pexpire \
-    +pttl +zadd +zrange +zrem +zcard +zrank +scan";
 
 const ONE_HOLDER: &str = "nodes that do not know each other grant a lock to one holder at a time";
 const NO_ORDER: &str = "nobody orders those who wait: they try again when they are called";
@@ -91,7 +88,8 @@ const IGNORED: &[(&str, &str)] = &[
 ];
 
 fn start() -> [Redis; 3] {
-    std::array::from_fn(|_| Setup::new().line(format!("user locks on >word {RIGHTS}")).start())
+    let line = format!("user locks on >word {}", rights("~store-*"));
+    std::array::from_fn(|_| Setup::new().line(&line).start())
 }
 
 fn fresh_url(servers: &[Redis; 3], store: usize) -> String {

@@ -20,7 +20,7 @@ use crate::claim::{Asker, Claim, Gone, Phase};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::store::{Store, lock};
-use crate::wire::Dialer;
+use crate::wire::{Dialer, Proof};
 use crate::{inspect, renewal, revocation, values, watcher};
 
 /// A session that no lease uses is closed after one to two of these.
@@ -62,12 +62,12 @@ pub(crate) async fn connect(address: Address, context: ConnectContext) -> Result
             sweeping.close_idle(&mut idle);
         }
     });
-    let profile = profile(store.ttl_limits(), store.is_alone());
+    let profile = profile(store.ttl_limits(), store.dialer.proof());
     Ok(Arc::new(Zookeeper { store, profile, sweeper: sweeper.abort_handle() }))
 }
 
 /// What servers promise that allow such leases, where one decides alone or several do.
-pub(crate) fn profile((least, most): (Duration, Duration), is_alone: bool) -> Profile {
+pub(crate) fn profile((least, most): (Duration, Duration), proof: Proof) -> Profile {
     Profile {
         backend: "zookeeper",
         guarantee: Guarantee::Correctness,
@@ -80,7 +80,10 @@ pub(crate) fn profile((least, most): (Duration, Duration), is_alone: bool) -> Pr
             min: least.max(TtlLimits::LOCKFAST.min),
             max: most.min(TtlLimits::LOCKFAST.max),
             step: TtlLimits::LOCKFAST.step,
-            because: if is_alone { TICKS } else { TICKS_OF_SEVERAL },
+            because: match proof {
+                Proof::Any => TICKS,
+                Proof::Change => TICKS_OF_SEVERAL,
+            },
         },
         lacks: &[
             (

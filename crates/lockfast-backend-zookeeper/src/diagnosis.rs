@@ -53,7 +53,7 @@ pub(crate) async fn diagnose(address: Address) -> lockfast_core::Result<Diagnosi
     let dialer = Arc::new(Dialer::new(Config::read(&address)?)?);
     let findings = look(&dialer).await.map_err(|failure| failure.to_error())?;
     // What it promises does not depend on how long sessions last.
-    let profile = profile((Duration::ZERO, Duration::MAX), true);
+    let profile = profile((Duration::ZERO, Duration::MAX), Proof::Any);
     Ok(Diagnosis::conclude(findings, profile.guarantee, profile.because))
 }
 
@@ -73,7 +73,8 @@ impl Patient<'_> {
 async fn look(dialer: &Arc<Dialer>) -> Result<Vec<Finding>, Failure> {
     let limits = dialer.find_limits().await?;
     let timeout = SESSION.clamp(limits.least, limits.most);
-    let session = Session::open(dialer, &Handle::current(), timeout, timeout, Proof::Any).await?;
+    let proof = dialer.proof();
+    let session = Session::open(dialer, &Handle::current(), timeout, timeout, proof).await?;
     let config = &dialer.config;
     let access = read_access(&session, config).await?;
     let members = match session.get_at(ENSEMBLE_NODE).await {

@@ -39,7 +39,7 @@ pub const CHECKS: &[&str] = diagnosis::CHECKS;
 /// What this store promises with the defaults of a server, each with what its URL starts with, for tables: no
 /// server is asked.
 pub fn profiles() -> Vec<(&'static str, Profile)> {
-    vec![("zookeeper:", backend::profile(TTL_LIMITS_USUAL, true))]
+    vec![("zookeeper:", backend::profile(TTL_LIMITS_USUAL, wire::Proof::Any))]
 }
 
 /// 2 to 20 ticks of 2 s.

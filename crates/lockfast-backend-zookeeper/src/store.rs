@@ -12,7 +12,7 @@ use tokio::sync;
 use crate::claim::Claim;
 use crate::config::Config;
 use crate::crowd::Crowds;
-use crate::failure::{self, Failure, Fate, code};
+use crate::failure::{self, Failure};
 use crate::layout::Line;
 use crate::wire::{Dialer, Limits, Proof, Session, Status};
 
@@ -33,11 +33,8 @@ pub(crate) struct Store {
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) context: ConnectContext,
     pub(crate) limits: Limits,
-    /// By how much a session must outlast a lease, because a follower tells the leader late that it
-    /// has heard from us: half a tick between its reports, an eighth between our contacts, and an
-    /// eighth for what is slow. Nothing where one server decides alone.
-    pub(crate) slack: Duration,
-    sessions: Mutex<HashMap<Duration, Arc<Slot>>>,
+    /// By who decides and how long they last.
+    sessions: Mutex<HashMap<(Proof, Duration), Arc<Slot>>>,
     pub(crate) crowds: Arc<Crowds>,
     pub(crate) claims: Mutex<HashMap<HolderId, Arc<Claim>>>,
 }
@@ -57,22 +54,22 @@ impl Store {
     pub(crate) async fn connect(dialer: Dialer, context: ConnectContext) -> Result<Self, Failure> {
         let dialer = Arc::new(dialer);
         let limits = dialer.find_limits().await?;
-        let mut store = Self {
+        let store = Self {
             dialer,
             context,
             limits,
-            slack: Duration::ZERO,
             sessions: Mutex::default(),
             crowds: Arc::default(),
             claims: Mutex::default(),
         };
         let session = store.open_session().await?;
+        // Servers have this node since they can do what locks need.
+        if !session.exists_at(ENSEMBLE_NODE).await? {
+            return Err(failure::of_age());
+        }
         let chroot = &store.config().chroot;
         if !chroot.is_empty() && !session.exists_at(chroot).await? {
             return Err(Failure::new(ErrorKind::InvalidConfig, no_chroot(chroot)));
-        }
-        if !is_alone(&session).await? {
-            store.slack = store.tick() * 3 / 4;
         }
         Ok(store)
     }
@@ -83,8 +80,12 @@ impl Store {
 
     /// The shortest and the longest lease, with its lock-delay.
     pub(crate) fn ttl_limits(&self) -> (Duration, Duration) {
-        let Limits { least, most } = self.limits;
-        (least.saturating_sub(self.slack), most.saturating_sub(self.slack))
+        self.ttl_limits_of(self.dialer.proof())
+    }
+
+    fn ttl_limits_of(&self, proof: Proof) -> (Duration, Duration) {
+        let (Limits { least, most }, slack) = (self.limits, self.slack(proof));
+        (least.saturating_sub(slack), most.saturating_sub(slack))
     }
 
     /// The servers' unit of time, as the address says it or as far as it can be known.
@@ -92,9 +93,14 @@ impl Store {
         self.config().tick.unwrap_or_else(|| guess_tick(self.limits))
     }
 
-    /// Whether one server decides alone.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.slack.is_zero()
+    /// By how much a session must outlast a lease, because a follower tells the leader late that it
+    /// has heard from us: half a tick between its reports, an eighth between our contacts, and an
+    /// eighth for what is slow. Nothing where one server decides alone.
+    fn slack(&self, proof: Proof) -> Duration {
+        match proof {
+            Proof::Any => Duration::ZERO,
+            Proof::Change => self.tick() * 3 / 4,
+        }
     }
 
     /// The line of a lock: see [`Crowds::list`].
@@ -108,7 +114,11 @@ impl Store {
 
     /// Whether the servers allow leases that last so long with their lock-delay.
     pub(crate) fn check_length(&self, lasts: Duration) -> Result<(), Failure> {
-        let (least, most) = self.ttl_limits();
+        self.check_length_of(self.dialer.proof(), lasts)
+    }
+
+    fn check_length_of(&self, proof: Proof, lasts: Duration) -> Result<(), Failure> {
+        let (least, most) = self.ttl_limits_of(proof);
         if lasts < least || lasts > most {
             let message = format!(
                 "a lease and its lock-delay of {} together; the servers allow {} to {} (2 to 20 \
@@ -124,53 +134,60 @@ impl Store {
 
     /// Whether a session is the one for leases that last so long, or the nearest that is allowed.
     pub(crate) fn fits(&self, session: &Session, lasts: Duration) -> bool {
-        let wanted = whole_millis(lasts + self.slack);
+        let wanted = whole_millis(lasts + self.slack(session.proof));
         let is_longer = session.timeout > wanted;
-        session.timeout == wanted || (is_longer && self.check_length(lasts).is_err())
+        let is_odd = || self.check_length_of(session.proof, lasts).is_err();
+        session.timeout == wanted || (is_longer && is_odd())
     }
 
     /// The session for leases that last so long with their lock-delay.
     pub(crate) async fn holding(&self, lasts: Duration) -> Result<Arc<Session>, Failure> {
-        self.check_length(lasts)?;
-        self.session(whole_millis(lasts + self.slack)).await
+        let proof = self.dialer.proof();
+        self.check_length_of(proof, lasts)?;
+        self.session(proof, whole_millis(lasts + self.slack(proof))).await
     }
 
     /// The session of those who wait, and for questions.
     pub(crate) async fn waiting(&self) -> Result<Arc<Session>, Failure> {
-        self.session(self.waiting_timeout()).await
+        let proof = self.dialer.proof();
+        self.session(proof, self.waiting_timeout(proof)).await
     }
 
-    /// How long a lock may be used that a node of the waiting session has, counted from before a
-    /// contact that the leader has answered.
-    pub(crate) fn waiting_lasts(&self) -> Duration {
-        self.waiting_timeout().saturating_sub(self.slack)
+    /// How long a lock may be used that a node of a session has, counted from before a contact that
+    /// the leader has answered.
+    pub(crate) fn lasting(&self, session: &Session) -> Duration {
+        session.timeout.saturating_sub(self.slack(session.proof))
     }
 
     /// A session of one's own, for a stream of events.
     pub(crate) async fn open_session(&self) -> Result<Session, Failure> {
         let timeout = EVENTS.clamp(self.limits.least, self.limits.most);
-        self.open(timeout).await
+        self.open(self.dialer.proof(), timeout).await
     }
 
-    async fn open(&self, timeout: Duration) -> Result<Session, Failure> {
-        let proof = if self.is_alone() { Proof::Any } else { Proof::Change };
-        Session::open(&self.dialer, &self.context.runtime, timeout, self.beat(), proof).await
+    async fn open(&self, proof: Proof, timeout: Duration) -> Result<Session, Failure> {
+        let beat = self.beat(proof);
+        Session::open(&self.dialer, &self.context.runtime, timeout, beat, proof).await
     }
 
     /// How often the servers hear from a session: on an ensemble often enough that a follower has it
     /// in each of its reports to the leader, which are two in a tick.
-    fn beat(&self) -> Duration {
-        if self.is_alone() { self.limits.least / 4 } else { self.tick() / 8 }
+    fn beat(&self, proof: Proof) -> Duration {
+        match proof {
+            Proof::Any => self.limits.least / 4,
+            Proof::Change => self.tick() / 8,
+        }
     }
 
     /// How long the session of those who wait lasts.
-    fn waiting_timeout(&self) -> Duration {
-        let timeout = WAITING.saturating_sub(self.slack / 2).max(self.slack + BRIEF_MIN);
+    fn waiting_timeout(&self, proof: Proof) -> Duration {
+        let slack = self.slack(proof);
+        let timeout = WAITING.saturating_sub(slack / 2).max(slack + BRIEF_MIN);
         whole_millis(timeout).clamp(self.limits.least, self.limits.most)
     }
 
-    async fn session(&self, timeout: Duration) -> Result<Arc<Session>, Failure> {
-        let slot = Arc::clone(lock(&self.sessions).entry(timeout).or_default());
+    async fn session(&self, proof: Proof, timeout: Duration) -> Result<Arc<Session>, Failure> {
+        let slot = Arc::clone(lock(&self.sessions).entry((proof, timeout)).or_default());
         let asked = Moment::now();
         let mut slot = slot.lock().await;
         if let Some(session) = &slot.session
@@ -183,7 +200,7 @@ impl Store {
         {
             return Err(failure.clone());
         }
-        let opened = self.open(timeout).await;
+        let opened = self.open(proof, timeout).await;
         slot.failure = opened.as_ref().err().map(|failure| (Moment::now(), failure.clone()));
         let session = Arc::new(opened?);
         if session.timeout != timeout {
@@ -207,7 +224,7 @@ impl Store {
     }
 
     /// Closes the sessions that no claim uses and that were not used for the last round either.
-    pub(crate) fn close_idle(&self, idle: &mut Vec<Duration>) {
+    pub(crate) fn close_idle(&self, idle: &mut Vec<(Proof, Duration)>) {
         let mut sessions = lock(&self.sessions);
         let is_idle = |slot: &Arc<Slot>| {
             Arc::strong_count(slot) == 1
@@ -215,13 +232,10 @@ impl Store {
                     slot.session.as_ref().is_none_or(|session| Arc::strong_count(session) == 1)
                 })
         };
-        let now: Vec<Duration> = sessions
-            .iter()
-            .filter(|(_, slot)| is_idle(slot))
-            .map(|(timeout, _)| *timeout)
-            .collect();
-        for timeout in now.iter().filter(|timeout| idle.contains(timeout)) {
-            sessions.remove(timeout);
+        let now: Vec<(Proof, Duration)> =
+            sessions.iter().filter(|(_, slot)| is_idle(slot)).map(|(which, _)| *which).collect();
+        for which in now.iter().filter(|which| idle.contains(which)) {
+            sessions.remove(which);
         }
         *idle = now;
     }
@@ -230,22 +244,6 @@ impl Store {
     pub(crate) fn close(&self) {
         lock(&self.claims).drain().for_each(|(_, claim)| claim.abort());
         lock(&self.sessions).clear();
-    }
-}
-
-/// Whether a single server decides: then it has seen every contact when it answers. A server without
-/// this node is too old.
-async fn is_alone(session: &Session) -> Result<bool, Failure> {
-    match session.get_at(ENSEMBLE_NODE).await {
-        Ok(config) => {
-            let config = String::from_utf8_lossy(&config);
-            Ok(config.lines().filter(|line| line.starts_with("server.")).count() <= 1)
-        }
-        Err(failure) => match failure.handling {
-            Fate::Refused(code::NO_NODE) => Err(failure::of_age()),
-            Fate::Refused(_) => Ok(false),
-            _ => Err(failure),
-        },
     }
 }
 

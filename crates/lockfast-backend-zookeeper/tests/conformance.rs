@@ -1,4 +1,4 @@
-//! The suite that every store passes, on one real server. A fresh store is a chroot that nobody has
+//! The suite that every store passes, on one real server and with the rights that the README names. A fresh store is a chroot that nobody has
 //! used.
 
 #![allow(
@@ -22,8 +22,8 @@ fn start() -> ZooKeeper {
 
 fn fresh_url(server: &ZooKeeper, store: usize) -> String {
     let chroot = format!("/store_{store}");
-    server.session().create(&chroot, b"");
-    server.url_of(&chroot)
+    suite::make_place(&mut server.session(), &chroot);
+    format!("zookeeper://{}@{}{chroot}", suite::USER, server.address())
 }
 
 fn main() -> ExitCode {

@@ -1,4 +1,5 @@
-//! The suite that every store passes, on three servers that decide together. A fresh store is a chroot
+//! The suite that every store passes, on three servers that decide together and with the rights that the
+//! README names. A fresh store is a chroot
 //! that nobody has used.
 
 #![allow(
@@ -30,10 +31,11 @@ fn start() -> Ensemble {
 
 fn fresh_url(ensemble: &Ensemble, store: usize) -> String {
     let chroot = format!("/store_{store}");
-    ensemble.session(0).create(&chroot, b"");
+    suite::make_place(&mut ensemble.session(0), &chroot);
     // Clients find it wherever they connect to.
     (0..MEMBERS).for_each(|place| ensemble.session(place).sync());
-    format!("{}{chroot}?tick={}ms", ensemble.url(), TICK.as_millis())
+    let url = ensemble.url().replace("://", &format!("://{}@", suite::USER));
+    format!("{url}{chroot}?tick={}ms", TICK.as_millis())
 }
 
 fn main() -> ExitCode {

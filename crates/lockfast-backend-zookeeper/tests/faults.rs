@@ -9,6 +9,7 @@
 //! | `faults/refusal.rs` | the server answers, but says no; nodes are not ours |
 //! | `faults/encryption.rs` | certificates |
 //! | `faults/crowd.rs` | many wait for one lock |
+//! | `faults/hang.rs` | processes that hang while they wait |
 //! | `faults/batch.rs` | many leases are renewed at once over a slow way |
 //! | `faults/values.rs` | the same for values, and what others keep at their place |
 
@@ -27,6 +28,8 @@ mod batch;
 mod crowd;
 #[path = "faults/encryption.rs"]
 mod encryption;
+#[path = "faults/hang.rs"]
+mod hang;
 #[path = "faults/link.rs"]
 mod link;
 #[path = "faults/refusal.rs"]

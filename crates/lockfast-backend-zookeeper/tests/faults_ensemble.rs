@@ -15,5 +15,8 @@ mod members;
 #[path = "faults/partition.rs"]
 mod partition;
 
+#[path = "faults/way.rs"]
+mod way;
+
 /// One ensemble at a time: three servers that start take all that a small machine has.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

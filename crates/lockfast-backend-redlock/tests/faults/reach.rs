@@ -11,7 +11,7 @@ use lockfast_faults::server::Server as _;
 
 use crate::kit::{
     Link, Nodes, Signpost, TIME_MAX, Ways, bounded, calls, check_error, connect, eventually,
-    failure, hold, hold_on_all, loss, refusal, refused_calls, ttl,
+    failure, hold, hold_on_all, loss, queue_for, refusal, refused_calls, ttl, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -352,6 +352,45 @@ async fn an_answer_to_a_revocation_is_lost() {
         ways.0.iter().for_each(|way| way.set(Link::Pass));
     }
     assert!(was_lost, "the holder was slower each time");
+}
+
+/// P7, P8: a lock is taken away on all nodes, and no answer comes. Whoever has it next keeps it, also when
+/// the operator asks again as it is told to, by the fence.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revocation_without_an_answer_spares_the_next() {
+    let nodes = Nodes::start(3);
+    let ways = Ways::to(&nodes).await;
+    let (first, second) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
+    let operator = connect(&ways.url_with("")).await;
+    let guard = hold_on_all(&first, &nodes, NAME, ttl(TTL)).await;
+    let waiter = queue_for(&second, NAME, ttl(TTL).wait(TIME_MAX)).await;
+    // Later than a busy machine needs to tell the holder.
+    ways.0.iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(150))));
+    let asking = operator.clone();
+    let revoking = tokio::spawn(async move { asking.revoke(NAME, "it hangs").await });
+    let cause = loss(&guard, TIME_MAX).await;
+    assert!(matches!(cause, LossCause::Revoked { .. }), "{cause:?}");
+    ways.0.iter().for_each(|way| way.set_open(Link::SwallowReplies));
+    let next = bounded(waiter).await.unwrap();
+    match bounded(revoking).await.unwrap() {
+        Ok(RevokeOutcome::Revoked(holders)) => {
+            let fences: Vec<_> = holders.iter().map(|holder| holder.fence).collect();
+            assert_eq!(fences, [Some(guard.fence())], "taken from somebody else");
+        }
+        Ok(outcome) => panic!("{outcome:?}"),
+        Err(error) => check_error(&error, ErrorKind::NoQuorum, &[]),
+    }
+    ways.0.iter().for_each(|way| way.set(Link::Pass));
+    wait_for_renewal(&next, TTL).await;
+    let mut again = None;
+    eventually("it is answered", TIME_MAX, async || {
+        again = bounded(operator.revoke_fence(NAME, guard.fence(), "it hangs")).await.ok();
+        again.is_some()
+    })
+    .await;
+    assert!(matches!(again, Some(RevokeOutcome::OtherFence(_))), "{again:?}");
+    wait_for_renewal(&next, TTL).await;
+    assert!(matches!(next.release().await.unwrap(), Released::Released));
 }
 
 /// B145, P10: servers that change places behind their addresses are taken for what they are, and

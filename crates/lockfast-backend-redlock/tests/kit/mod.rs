@@ -15,8 +15,8 @@ use lockfast_core::{Address, Backend, ClientId, ConnectContext, Label, LossRepor
 use tokio::runtime::Handle;
 
 pub use lockfast_conformance::shorthand::{
-    TIME_MAX, bounded, check_error, hold, hold_detached, lose_the_right_on_one, loss, refusal,
-    request, ttl,
+    TIME_MAX, bounded, check_error, hold, hold_detached, lose_the_right_on_one, loss, queue_for,
+    refusal, request, ttl, wait_for_renewal,
 };
 pub use lockfast_faults::proxy::{Link, Proxy};
 pub use lockfast_faults::redis::{Redis, Setup};

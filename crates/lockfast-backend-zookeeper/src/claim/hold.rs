@@ -32,7 +32,7 @@ impl Worker {
     /// those who wait certainly lives, and moves to the session of its leases meanwhile. With a
     /// lock-delay it moves first: the session of those who wait has none.
     pub(super) async fn take_over(&self, place: Place, from: Moment) -> Gone {
-        let brief = self.store.waiting_lasts();
+        let brief = self.store.lasting(&place.session);
         let end = from + brief;
         if self.claim.state().lock_delay.is_zero() {
             self.claim.phase.send_replace(Phase::Brief);

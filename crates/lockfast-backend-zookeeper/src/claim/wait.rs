@@ -202,7 +202,7 @@ impl Worker {
     /// session lives. When so much time has passed that little of the brief grant would be left, the
     /// servers are asked.
     pub(super) async fn confirm_turn(&self, place: &Place) -> Result<Moment, Turn> {
-        let enough = self.store.waiting_lasts() / 2;
+        let enough = self.store.lasting(&place.session) / 2;
         for _ in 0..CONFIRMATIONS_MAX {
             if Moment::now().since(place.session.alive_at()) < enough {
                 break;

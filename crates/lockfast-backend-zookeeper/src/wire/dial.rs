@@ -12,9 +12,10 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::jute::{Reader, Writer};
-use super::link::{Link, Stream, op};
+use super::link::{self, Link, Stream, op};
+use super::session::Proof;
 use crate::config::{Config, Host};
-use crate::failure::{self, Failure};
+use crate::failure::{self, Failure, Fate, code};
 
 const KEEPALIVE: Keepalive =
     Keepalive { idle: Duration::from_secs(10), interval: Duration::from_secs(3) };
@@ -75,6 +76,13 @@ impl Dialer {
         let next = AtomicUsize::new((jitter() * config.hosts.len() as f64) as usize);
         let (seen, doubts) = (AtomicI64::new(0), watch::Sender::new(0));
         Ok(Self { config, encryption, next, seen, doubts })
+    }
+
+    /// Who decides. Servers that decide together count their elections in the upper half of each
+    /// number of a transaction, from 1 on; there is nothing in it where one decides alone, unless it
+    /// was one of several before. This only ever changes from one to several: see [`Self::ask_who`].
+    pub(crate) fn proof(&self) -> Proof {
+        if self.seen.load(Ordering::Relaxed) >> 32 == 0 { Proof::Any } else { Proof::Change }
     }
 
     /// Asks for the shortest and the longest session to see which the servers allow.
@@ -210,7 +218,38 @@ impl Dialer {
                 .await
                 .map_err(here)?;
         }
-        Ok(link)
+        match self.ask_who(&mut link).await {
+            Ok(()) => Ok(link),
+            Err(failure) if failure.handling == Fate::Ended => Err(Refusal::Everywhere(failure)),
+            Err(failure) => Err(here(failure)),
+        }
+    }
+
+    /// Unless several decide anyway, has the servers agree on a change that changes nothing, so that
+    /// who decides is known before anything else is sent. A server becomes one of several only by being started anew, which ends
+    /// its connections; and then neither its configuration, which is empty at first, nor what it knows
+    /// of earlier transactions tells that it is one.
+    async fn ask_who(&self, link: &mut Link) -> Result<(), Failure> {
+        // No other request has it.
+        const XID: i32 = 0;
+        if self.proof() == Proof::Change {
+            return Ok(());
+        }
+        link.write(&op::frame(XID, op::MULTI, op::no_change("/").into_bytes())).await?;
+        loop {
+            let reply = link.read_frame(GREETING_BYTES_MAX).await?;
+            let mut reader = Reader::new(&reply);
+            match (reader.int(), reader.long(), reader.int()) {
+                (Some(XID), Some(zxid), Some(0)) => {
+                    self.seen.fetch_max(zxid, Ordering::Relaxed);
+                    return Ok(());
+                }
+                (Some(XID), _, Some(code::SESSION_EXPIRED)) => return Err(failure::of_end()),
+                (Some(XID), _, Some(error)) => return Err(failure::of_refusal(error)),
+                (Some(op::AUTH_XID), _, Some(error)) => link::note_login(error),
+                _ => return Err(failure::of_nonsense("a reply to nothing")),
+            }
+        }
     }
 
     async fn connect(&self, host: &Host) -> Result<Stream, Refusal> {
@@ -238,7 +277,8 @@ fn no_zookeeper(host: &Host, failure: &Failure) -> Failure {
     let said = failure.message();
     let message = format!(
         "{host} does not serve: {said}; it is no ZooKeeper server, has no quorum, lags behind the \
-         others, or wants encryption (zookeepers:)"
+         others, has no connection left for this address (maxClientCnxns), or wants encryption \
+         (zookeepers:)"
     );
     Failure::new(ErrorKind::Unreachable, message)
 }

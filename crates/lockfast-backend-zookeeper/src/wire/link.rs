@@ -48,11 +48,37 @@ pub(super) mod op {
     pub(crate) const PING_XID: i32 = -2;
     pub(crate) const AUTH_XID: i32 = -4;
 
+    /// Of a node, however often it was changed.
+    pub(crate) const ANY_VERSION: i32 = -1;
+
+    /// Several requests in one, of which all or none are done.
+    pub(crate) fn transaction(parts: impl IntoIterator<Item = (i32, Writer)>) -> Writer {
+        let mut body = Vec::new();
+        for (code, part) in parts {
+            body.extend(Writer::default().int(code).bool(false).int(-1).into_bytes());
+            body.extend(part.into_bytes());
+        }
+        body.extend(Writer::default().int(-1).bool(true).int(-1).into_bytes());
+        Writer::from(body)
+    }
+
+    /// A transaction that changes nothing.
+    pub(crate) fn no_change(path: &str) -> Writer {
+        transaction([(CHECK, Writer::default().text(path).int(ANY_VERSION))])
+    }
+
     /// A request with its header and length.
     pub(crate) fn frame(xid: i32, code: i32, body: Vec<u8>) -> Vec<u8> {
         let mut record = Writer::default().int(xid).int(code).into_bytes();
         record.extend(body);
         Writer::default().bytes(&record).into_bytes()
+    }
+}
+
+/// The server has answered who we are.
+pub(super) fn note_login(error: i32) {
+    if error != 0 {
+        tracing::warn!("the server did not accept user and password");
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::dial::{Dialer, Identity};
 use super::jute::{Reader, Writer};
-use super::link::op;
+use super::link::op::{self, ANY_VERSION};
 use super::{Access, NodeEvent, NodeKind, NodeWatcher, Stat};
 use crate::failure::{self, Failure};
 use crate::store::lock;
@@ -23,7 +23,6 @@ use life::Life;
 
 /// All rights, in an ACL.
 const ALL: i32 = 31;
-const ANY_VERSION: i32 = -1;
 /// Of a node that was not changed since it was made.
 const FIRST_VERSION: i32 = 0;
 
@@ -49,7 +48,8 @@ pub(crate) struct Session {
     requests: mpsc::UnboundedSender<Request>,
     status: watch::Receiver<Status>,
     alive_at: Arc<Mutex<Moment>>,
-    proof: Proof,
+    /// As long as it lives.
+    pub(crate) proof: Proof,
 }
 
 /// What is told about changes that come after the answer.
@@ -64,7 +64,7 @@ enum Watch {
 }
 
 /// Which answers show that the servers keep a session from then on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Proof {
     /// Those of one server that decides alone.
     Any,
@@ -87,7 +87,8 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// Opens a session and keeps it alive on `runtime` by a contact every `beat`.
+    /// Opens a session and keeps it alive on `runtime` by a contact every `beat`. It ends when its
+    /// answers prove no longer what they are taken for.
     pub(crate) async fn open(
         dialer: &Arc<Dialer>,
         runtime: &Handle,
@@ -97,6 +98,9 @@ impl Session {
     ) -> Result<Self, Failure> {
         let alive_at = Arc::new(Mutex::new(Moment::now()));
         let link = dialer.open(Identity::new(asked)).await?;
+        if dialer.proof() != proof {
+            return Err(failure::of_break("several servers decide now where one did; try again"));
+        }
         let (requests, queue) = mpsc::unbounded_channel();
         let (teller, status) = watch::channel(Status::Connected);
         let (id, timeout) = (link.identity.id, link.identity.timeout);
@@ -341,10 +345,7 @@ impl Session {
     pub(crate) fn confirm(&self) -> impl Future<Output = Result<(), Failure>> + use<> {
         let answer = match self.proof {
             Proof::Any => self.call(op::SYNC, Writer::default().text(&self.path("/")), None),
-            Proof::Change => {
-                let check = Writer::default().text(&self.path("/")).int(ANY_VERSION);
-                self.call(op::MULTI, transaction([(op::CHECK, check)]), None)
-            }
+            Proof::Change => self.call(op::MULTI, op::no_change(&self.path("/")), None),
         };
         let is_multi = self.proof == Proof::Change;
         async move {
@@ -388,7 +389,7 @@ impl Session {
         &self,
         parts: [(i32, Writer); 2],
     ) -> impl Future<Output = Result<(), Failure>> + use<> {
-        let answer = self.call(op::MULTI, transaction(parts), None);
+        let answer = self.call(op::MULTI, op::transaction(parts), None);
         async move { read_multi(&answer.await?) }
     }
 
@@ -407,17 +408,6 @@ fn read_names(reply: &[u8]) -> Option<Vec<String>> {
     let mut reader = Reader::new(reply);
     let count = reader.int().filter(|count| *count >= 0)?;
     (0..count).map(|_| reader.text().map(str::to_owned)).collect()
-}
-
-/// Several requests in one, of which all or none are done.
-fn transaction(parts: impl IntoIterator<Item = (i32, Writer)>) -> Writer {
-    let mut body = Vec::new();
-    for (code, part) in parts {
-        body.extend(Writer::default().int(code).bool(false).int(-1).into_bytes());
-        body.extend(part.into_bytes());
-    }
-    body.extend(Writer::default().int(-1).bool(true).int(-1).into_bytes());
-    Writer::from(body)
 }
 
 /// When a part fails, all are answered with an error, zero for those that did not fail.

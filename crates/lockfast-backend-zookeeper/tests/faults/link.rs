@@ -9,7 +9,7 @@ use lockfast_faults::proxy::{Link, Proxy};
 
 use crate::kit::{
     Kind, TIME_MAX, ZooKeeper, bounded, check_error, claims, connect, eventually, hold, queue_for,
-    refusal, ttl, url_at, wait_for_renewal,
+    refusal, stories, ttl, url_at, wait_for_renewal,
 };
 
 /// A server, and a way to it that fails.
@@ -21,7 +21,7 @@ struct Net {
 impl Net {
     async fn start() -> Self {
         let server = ZooKeeper::start();
-        let way = Way::start(server.address(), url_at, lockfast_backend_zookeeper::connect).await;
+        let way = stories::way_to(&server).await;
         Self { server, way }
     }
 
@@ -70,10 +70,7 @@ async fn a_half_open_link() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_is_lost_in_silence() {
     let net = Net::start().await;
-    // The session of its leases is there already, and becomes silent, too.
-    hold(&net.way.far, NAME, ttl(TTL)).await.release().await.unwrap();
-    net.way.wait_in_silence().await;
-    eventually("it is free", TTL * 3, async || net.claims() == 0).await;
+    stories::lose_a_watch(&net.server, &net.way).await;
 }
 
 /// P10: the same while the connection is cut: whoever waits is still in line, and gets in when it is
@@ -175,18 +172,7 @@ async fn hold_after(net: &Net, guard: Guard) -> Guard {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply() {
     let net = Net::start().await;
-    // The lock's own node is there already, so that the first request creates the claim's.
-    hold(&net.way.far, NAME, ttl(TTL)).await.release().await.unwrap();
-    for _ in 0..3 {
-        net.way.proxy.set_open(Link::SwallowReplies);
-        let guard = hold(&net.way.far, NAME, ttl(TTL * 3)).await;
-        assert_eq!(net.claims(), 1, "a second node");
-        assert!(guard.check().is_ok());
-        assert!(matches!(guard.release().await.unwrap(), Released::Released));
-        assert_eq!(net.claims(), 0, "an orphan");
-    }
-    net.way.repeat_a_lost_grant().await;
-    assert_eq!(net.claims(), 0);
+    stories::lose_replies(&net.server, &net.way).await;
 }
 
 /// B137: P7, P10. The same for several of one process who ask for permits: each finds its node again, and
@@ -272,6 +258,13 @@ async fn the_reply_to_a_release_is_lost() {
     let released = bounded(releasing).await.unwrap().unwrap();
     assert!(!matches!(released, Released::AlreadyLost(_)), "{released:?}");
     hold(&net.way.near, NAME, ttl(TTL)).await.release().await.unwrap();
+}
+
+/// P7, P8: a lock is taken away, and the reply is lost: whoever has it next keeps it.
+/// The operator sees: `Unreachable`, and that it may have happened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_to_a_revocation_is_lost() {
+    stories::lose_the_reply_to_a_revocation(&Net::start().await.way).await;
 }
 
 /// P1: a link that stalls for less than the ttl costs nothing, and nothing that was sent is lost.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use lockfast::{ErrorKind, Guard, Locker, LossCause, Moment, Released};
+use lockfast_faults::lateness::Lateness;
 use lockfast_faults::proxy::{Link, Proxy};
 
 use crate::kit::values::append_through;
@@ -135,6 +136,42 @@ async fn no_quorum() {
     let next = hold(&locker, NAME, ttl(TTL).wait(TIME_MAX)).await;
     assert!(next.fence().get() > guard.fence().get());
     assert!(guard.check().is_err());
+}
+
+/// P9: a dead holder's lock is free after its ttl, and after a change of the leader no later than the
+/// page says: the new one gives every session its whole time again, which ends up to two and a quarter
+/// ticks after the ttl.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[allow(clippy::print_stdout, reason = "the times are for the page")]
+async fn the_holder_and_the_leader_die() {
+    const SPAN: Duration = Duration::from_secs(4);
+    const SLACK: Duration = Duration::from_secs(1);
+    let _turn = crate::TURN.lock().await;
+    let mut ensemble = Ensemble::start_of(setup);
+    let leader = ensemble.leader().unwrap();
+    let follower = &ensemble.members[ensemble.followers()[0]];
+    let proxy = Proxy::start(follower.address()).await.unwrap();
+    let dying = connect(&format!("{}?tick={}ms", url_at(proxy.address()), TICK.as_millis())).await;
+    let near = connect(&url(&ensemble)).await;
+    let guard = hold(&dying, NAME, ttl(SPAN)).await;
+    let waiter = queue_for(&near, NAME, ttl(TTL).wait(TIME_MAX)).await;
+    let waiter = tokio::spawn(async move { (waiter.await.unwrap(), Moment::now()) });
+    let machine = Lateness::watch();
+    let died = Moment::now();
+    proxy.set(Link::HalfOpen);
+    ensemble.members[leader].kill();
+    ensemble.wait_for_leader(&[leader]);
+    let elected = Moment::now();
+    let (next, freed) = bounded(waiter).await.unwrap();
+    println!(
+        "holder and leader dead, ttl {SPAN:?}: a leader after {:.1?}, the lock after {:.1?}",
+        elected.since(died),
+        freed.since(died)
+    );
+    machine.check("to be free", SPAN + TICK * 9 / 4 + SLACK, elected, freed);
+    assert!(guard.deadline().has_passed(freed));
+    assert!(guard.check().is_err());
+    assert!(next.fence().get() > guard.fence().get());
 }
 
 /// P1, P4: all members crash at once and come back: every lease that lasts longer than that is still

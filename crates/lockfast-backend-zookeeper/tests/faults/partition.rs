@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lockfast::{Moment, Released};
+use lockfast::{LossCause, Moment, Released};
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::proxy::{Link, Proxy};
 
 use crate::kit::{
-    Ensemble, Session, Setup, TIME_MAX, bounded, claims, connect, eventually, hold, loss,
-    queue_for, refusal, ttl, url_at, wait_for_renewal,
+    Ensemble, Port, Session, Setup, TIME_MAX, ZooKeeper, bounded, claims, connect, eventually,
+    hold, loss, queue_for, refusal, ttl, url_at, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -107,6 +107,52 @@ async fn a_leader_that_is_cut_off_renews_nothing() {
     loss(&guard, TTL * 3).await;
     machine.check("to tell the loss", TTL * 2, cut, Moment::now());
     assert_eq!(ensemble.leader(), Some(leader), "it has noticed that it is cut off");
+}
+
+/// B210: P1, P2. The same where the leader was a single server when the client connected, which was then
+/// started again as one of three: whoever has seen it alone, and whoever has not, is told by the
+/// deadline. What was held meanwhile is lost, because it counted on one server.
+/// The user sees: the loss `SessionEnded`, and later `Expired`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_alone_renews_nothing_as_leader() {
+    const LONG: Duration = Duration::from_secs(30);
+    let _turn = crate::TURN.lock().await;
+    let setup = || Setup::new().line("syncLimit=30").line("maxSessionTimeout=60000");
+    let mut ensemble = Ensemble::start_alone(setup);
+    let url = format!("{}?tick=500ms", url_at(ensemble.members[0].address()));
+    let old = connect(&url).await;
+    let kept = hold(&old, "kept", ttl(LONG)).await;
+    ensemble.grow();
+    assert_eq!(loss(&kept, LONG).await, LossCause::SessionEnded);
+    let leader = ensemble.leader().unwrap();
+    assert_eq!(leader, 0, "it knows more than the others");
+    let new = connect(&url).await;
+    let guards = [hold(&old, "old", ttl(TTL)).await, hold(&new, "new", ttl(TTL)).await];
+    for guard in &guards {
+        wait_for_renewal(guard, TTL).await;
+    }
+    ensemble.cut_off(leader);
+    for guard in &guards {
+        let cause = loss(guard, TTL * 3).await;
+        assert!(matches!(cause, LossCause::Expired { .. }), "{cause:?}");
+    }
+    assert_eq!(ensemble.leader(), Some(leader), "it has noticed that it is cut off");
+}
+
+/// B210: P1. A single server that can be given others while it serves (`reconfig`) counts as one of several
+/// from the start.
+/// The user sees: shorter leases, by three quarters of a tick.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quorum_of_one_is_one_of_several() {
+    let _turn = crate::TURN.lock().await;
+    let alone = ZooKeeper::start();
+    let ports = [Port::take(), Port::take()];
+    let [follow, vote] = ports.each_ref().map(Port::number);
+    let setup = Setup::new().line("standaloneEnabled=false");
+    let one = setup.line(format!("server.1=127.0.0.1:{follow}:{vote}")).start_as(1);
+    let most = async |server: &ZooKeeper| connect(&server.url()).await.profile().ttl.max;
+    let (of_one, of_alone) = (most(&one).await, most(&alone).await);
+    assert_eq!(of_alone - of_one, Duration::from_millis(375));
 }
 
 /// B114: P5. Two of a process ask for permits, and their connection breaks while the leader decides. What

@@ -8,9 +8,10 @@ use lockfast_faults::redis::Redis;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::kit::values::{Values, put};
 use crate::kit::{
-    Access, Kind, Setup, ZooKeeper, bounded, check_error, claims, codes, connect, failure, hold,
-    refusal, try_connect, ttl,
+    Access, Kind, Session, Setup, ZooKeeper, bounded, check_error, claims, codes, connect,
+    eventually, failure, hold, refusal, try_connect, ttl, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -53,23 +54,69 @@ async fn a_user_who_may_not() {
     assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
 
-/// What a user makes is the user's: somebody else who can see the place cannot take a lock from its
-/// holder.
+/// P8: what a user makes is the user's: somebody else, with a password or without one, can neither take a
+/// lock from its holder, nor read who that is, nor put a claim into the line or before it, nor change a
+/// value.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranger_cannot_delete_claims() {
-    let server = start_with("cdrw");
+async fn a_stranger_cannot_delete_or_forge_claims() {
+    let server = start_with("cdr");
     let locker = connect(&url_as(&server, "app:word")).await;
     let guard = hold(&locker, NAME, ttl(TTL)).await;
-    let mut session = server.session();
+    let values = Values::connect(&url_as(&server, "app:word")).await;
+    values.write(NAME, None, put("ours")).await;
     let mut owner = server.session();
     owner.introduce("app:word");
     let path = format!("/locks/{NAME}");
-    for claim in owner.children(&path) {
-        assert!(session.try_delete(&format!("{path}/{claim}")).is_err());
-        assert!(session.try_read(&format!("{path}/{claim}")).is_err());
+    let claim = format!("{path}/{}", owner.children(&path)[0]);
+    for login in [None, Some("other:word"), Some("app:guess")] {
+        let mut session = server.session();
+        login.into_iter().for_each(|login| session.introduce(login));
+        let mut forge =
+            |path: &str| session.try_create(path, b"", Kind::EphemeralSequential, &[]).map(|_| ());
+        let forged = [forge(&format!("{path}/lock-")), forge("/locks/another")];
+        let value = format!("/locks/%values/{NAME}");
+        let tried = [
+            session.try_delete(&claim),
+            session.try_read(&claim).map(|_| ()),
+            session.try_write(&claim, b""),
+            session.try_set_access(&claim, &[]),
+            session.try_set_access(&path, &[]),
+            session.try_write(&value, b""),
+            session.try_delete(&value),
+        ];
+        for tried in forged.iter().chain(&tried) {
+            assert_eq!(*tried, Err(codes::NO_AUTH), "{login:?}: {forged:?} {tried:?}");
+        }
     }
     assert!(guard.check().is_ok());
-    guard.release().await.unwrap();
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    assert_eq!(values.read(NAME).await.unwrap().1, "ours");
+}
+
+/// P3, P11: the server has as many connections from one address as it allows. Who has one goes on.
+/// The user sees: `Unreachable`, with what it may be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_connection_is_left() {
+    const CONNECTIONS: usize = 8;
+    let server = Setup::new().line(format!("maxClientCnxns={CONNECTIONS}")).start();
+    let locker = connect(&server.url()).await;
+    let guard = hold(&locker, NAME, ttl(TTL)).await;
+    let mut others = Vec::new();
+    eventually("it is full", TTL, async || {
+        let opened = Session::try_open(server.address(), TTL);
+        let is_full = opened.is_err();
+        others.extend(opened);
+        is_full
+    })
+    .await;
+    assert!(others.len() < CONNECTIONS);
+    let url = format!("{}?request_timeout=1s", server.url());
+    let error = try_connect(&url).await.unwrap_err();
+    check_error(&error, ErrorKind::Unreachable, &["maxClientCnxns"]);
+    wait_for_renewal(&guard, TTL).await;
+    drop(others);
+    eventually("there is room", TTL, async || try_connect(&url).await.is_ok()).await;
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
 
 /// B110: P1. A claim that a waiter may not read is there all the same: whoever cannot see who is ahead
@@ -192,6 +239,7 @@ async fn a_server_that_is_too_old() {
 /// servers have since 3.5. Where a client is gone it ends.
 async fn serve_as_3_4(mut stream: TcpStream) -> std::io::Result<()> {
     const CLOSE: i32 = -11;
+    const MULTI: i32 = 14;
     let hello = read_frame(&mut stream).await?;
     let asked = i32::from_be_bytes(hello[12..16].try_into().unwrap());
     let mut greeting = [0_i32, asked.clamp(4000, 40_000), 0, 7, 16].map(i32::to_be_bytes).concat();
@@ -202,10 +250,11 @@ async fn serve_as_3_4(mut stream: TcpStream) -> std::io::Result<()> {
         if request[4..8] == CLOSE.to_be_bytes() {
             return Ok(());
         }
-        let mut refusal = request[..4].to_vec();
-        refusal.extend(1_i64.to_be_bytes());
-        refusal.extend(codes::NO_NODE.to_be_bytes());
-        write_frame(&mut stream, &refusal).await?;
+        let is_done = request[4..8] == MULTI.to_be_bytes();
+        let mut answer = request[..4].to_vec();
+        answer.extend(1_i64.to_be_bytes());
+        answer.extend(if is_done { 0 } else { codes::NO_NODE }.to_be_bytes());
+        write_frame(&mut stream, &answer).await?;
     }
 }
 

@@ -5,6 +5,7 @@
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
 pub mod foreign;
+pub mod stories;
 pub mod values;
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ pub use lockfast_conformance::shorthand::{
     wait_for_jeopardy, wait_for_renewal,
 };
 pub use lockfast_faults::certificate;
+pub use lockfast_faults::port::Port;
 pub use lockfast_faults::server::Server;
 pub use lockfast_faults::wait::{eventually, wait_until};
 pub use lockfast_faults::zookeeper::{

@@ -1,10 +1,25 @@
-//! What the suite cannot check on this store, with the reasons.
+//! Where the suite runs, and what it cannot check on this store, with the reasons.
+
+use lockfast_faults::zookeeper::{Access, Kind, Session};
 
 const NO_DETACHING: &str = "a lease ends with the session of the process that has it";
 const NO_DOWNGRADE: &str = "it has no step that makes a reader of a writer";
 const NO_FLOOR: &str = "the servers choose the number of a transaction, which is the fence";
 const NO_TTL_NODES: &str = "nodes with a time to live are switched off in servers as they come";
 const OWN_SESSION: &str = "only the process that has the session can renew";
+
+/// Who uses the store, as `user:password`.
+pub(crate) const USER: &str = "app:word";
+
+/// Makes a place for locks as the store's page says it.
+pub(crate) fn make_place(session: &mut Session, chroot: &str) {
+    const README: &str = include_str!("../../README.md");
+    let (_, rights) = README.split_once(" auth::").expect("the README's rights");
+    let rights = rights.split_whitespace().next().expect("the end of the README's rights");
+    session.introduce(USER);
+    let access = Access { rights, scheme: "auth", id: "" };
+    session.try_create(chroot, b"", Kind::Persistent, &[access]).expect("a new place");
+}
 
 /// The cases that cannot run.
 pub(crate) const IGNORED: &[(&str, &str)] = &[

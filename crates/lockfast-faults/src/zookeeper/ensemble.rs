@@ -47,6 +47,33 @@ impl Ensemble {
 
     /// Three servers of this kind; waits until they serve.
     pub fn start_of(setup: impl Fn() -> Setup) -> Self {
+        let mut ensemble = Self::prepare(setup);
+        wait_until("all vote through the proxies", SETTLE_TIME_MAX, || ensemble.try_start());
+        ensemble
+    }
+
+    /// Three servers of this kind of which only the first runs, and decides alone: see
+    /// [`Self::grow`].
+    pub fn start_alone(setup: impl Fn() -> Setup) -> Self {
+        let mut ensemble = Self::prepare(setup);
+        ensemble.members[0].set_member(None);
+        ensemble.members[0].launch();
+        ensemble
+    }
+
+    /// Starts the server that was alone again as one of three, which lets it lead: it knows more than
+    /// the others.
+    pub fn grow(&mut self) {
+        self.members[0].set_member(Some(number_of(0)));
+        self.restart(0);
+        self.members[1].spawn();
+        // These two are a majority; with the third, they would be one without the first.
+        self.members[0].wait_until_it_serves();
+        self.members[2].spawn();
+        self.wait_until_all_serve();
+    }
+
+    fn prepare(setup: impl Fn() -> Setup) -> Self {
         let ports = std::array::from_fn(|_| [Port::take(), Port::take()]);
         let net = Net::new(&ports);
         let members = std::array::from_fn(|place| {
@@ -54,9 +81,7 @@ impl Ensemble {
             let setup = lines.into_iter().fold(setup(), Setup::line);
             setup.member(number_of(place)).prepare()
         });
-        let mut ensemble = Self { members, net, _ports: ports };
-        wait_until("all vote through the proxies", SETTLE_TIME_MAX, || ensemble.try_start());
-        ensemble
+        Self { members, net, _ports: ports }
     }
 
     /// Starts all members, again if they run. False when two of them serve without a connection for

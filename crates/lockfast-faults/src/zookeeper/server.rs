@@ -133,6 +133,11 @@ impl Setup {
         server
     }
 
+    /// Starts it as the only one of an ensemble that a line names, under this number.
+    pub fn start_as(self, number: u8) -> ZooKeeper {
+        self.member(number).start()
+    }
+
     /// One that does not run yet.
     pub(super) fn prepare(self) -> ZooKeeper {
         let directory = tempfile::tempdir().unwrap();
@@ -252,6 +257,11 @@ impl ZooKeeper {
         });
     }
 
+    /// From its next start on it is this one of several, which the lines name, or alone again.
+    pub(super) fn set_member(&mut self, number: Option<u8>) {
+        self.setup.member = number;
+    }
+
     /// Starts it, without waiting for others whom it may need.
     pub(super) fn spawn(&mut self) {
         let directory = self.directory.path();
@@ -314,8 +324,9 @@ impl ZooKeeper {
             // A follower that is this far behind is given up.
             text.push_str("initLimit=20\nsyncLimit=4\n");
         }
-        // The last one counts.
-        for line in &self.setup.lines {
+        // One that is alone is not told of others. The last one counts.
+        let is_told = |line: &&String| self.setup.member.is_some() || !line.starts_with("server.");
+        for line in self.setup.lines.iter().filter(is_told) {
             writeln!(text, "{line}").unwrap();
         }
         text

@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::super::dial::{Dialer, Identity};
 use super::super::jute::Reader;
-use super::super::link::{Link, Progress, op};
+use super::super::link::{self, Link, Progress, op};
 use super::super::{NodeEvent, NodeWatcher};
 use super::life::Life;
 use super::{Request, Status, Watch};
@@ -144,7 +144,10 @@ impl Driver {
         }
     }
 
-    /// Connects again, until the server says that the session is over.
+    /// Connects again, until the server says that the session is over. So it is, too, where several
+    /// servers decide now and one did when it was opened: its answers prove nothing any more, and it
+    /// does not outlast its leases. The servers delete its nodes when they end it, by when all have
+    /// long been told.
     async fn resume(&mut self, identity: Identity) -> Result<Link, Stop> {
         let mut pause = Duration::from_millis(10);
         loop {
@@ -153,6 +156,7 @@ impl Driver {
                 return Err(Stop::Closed);
             }
             match self.dialer.open(identity.clone()).await {
+                Ok(_) if self.dialer.proof() != self.life.proof => return Err(Stop::Ended),
                 Ok(link) => return Ok(link),
                 Err(failure) if failure.handling == Fate::Ended => return Err(Stop::Ended),
                 Err(failure) => tracing::debug!(?failure, "cannot connect again"),
@@ -243,10 +247,7 @@ impl Driver {
                     return Err(failure::of_break("the session was resumed elsewhere"));
                 }
                 (op::PING_XID, _) => self.life.answer_ping(),
-                (op::AUTH_XID, 0) => {}
-                (op::AUTH_XID, _) => {
-                    tracing::warn!("the server did not accept user and password");
-                }
+                (op::AUTH_XID, error) => link::note_login(error),
                 (xid, error) => {
                     self.dialer.seen.fetch_max(zxid, Ordering::Relaxed);
                     self.answer(xid, error, reader.rest())?;

@@ -10,7 +10,7 @@ use crate::store::lock;
 
 /// Follows what is sent and answered.
 pub(super) struct Life {
-    proof: Proof,
+    pub(super) proof: Proof,
     /// The last moment at which something was sent that was answered and proves it.
     alive_at: Arc<Mutex<Moment>>,
     /// When the pings were sent that are not answered: they are in this order.
