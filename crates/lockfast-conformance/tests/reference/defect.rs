@@ -50,6 +50,8 @@ pub(crate) enum Defect {
     VersionsBeginAnew,
     ChangeIsUntold,
     ValueNeverEnds,
+    HoldersEndTogether,
+    ExpiryWakesNobody,
 }
 
 impl Defect {
@@ -112,5 +114,10 @@ impl Defect {
         (Self::NeverExpires, "once::that_is_cancelled_is_kept_for_at_least"),
         (Self::DoubleGrant, "reentrance::excludes_other_holders"),
         (Self::WaiterOutlivesCancel, "reentrance::that_is_cancelled_is_not_counted"),
+        (Self::NeverExpires, "permits::that_expire_let_the_next_in"),
+        (Self::HoldersEndTogether, "permits::that_expire_let_the_next_in"),
+        (Self::ExpiresEarly, "permits::that_expire_let_the_next_in"),
+        (Self::ExpiryWakesNobody, "shared::holders_that_expire_let_a_writer_in"),
+        (Self::ExpiresEarly, "shared::holders_that_expire_let_a_writer_in"),
     ];
 }

@@ -211,10 +211,13 @@ impl Store {
         let state = &mut *self.lock();
         for name in state.locks.keys().cloned().collect::<Vec<_>>() {
             let claims = state.locks.get_mut(&name).unwrap();
+            let lapsed = |granted: &Granted| granted.expires.has_passed(now);
+            let all_end = self.has(Defect::HoldersEndTogether)
+                && claims.iter().any(|claim| claim.granted.as_ref().is_some_and(lapsed));
             let ended: Vec<Claim> = claims
                 .extract_if(.., |claim| match &claim.granted {
                     Some(granted) => {
-                        granted.expires.has_passed(now) && !self.has(Defect::NeverExpires)
+                        (all_end || lapsed(granted)) && !self.has(Defect::NeverExpires)
                     }
                     None => match claim.request.wait {
                         Wait::Until(at) if self.has(Defect::TimeoutIsEarly) => {
@@ -228,7 +231,9 @@ impl Store {
             for claim in ended {
                 self.end(state, &name, claim, WatchKind::Expired);
             }
-            self.settle(state, &name);
+            if !self.has(Defect::ExpiryWakesNobody) {
+                self.settle(state, &name);
+            }
         }
     }
 
