@@ -10,6 +10,7 @@ mod primitives;
 mod process;
 mod reentrance;
 mod refresh;
+mod refusals;
 mod shared_state;
 
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub(crate) const GROUPS: &[&Group] = &[
     &process::GROUP,
     &reentrance::GROUP,
     &refresh::GROUP,
+    &refusals::GROUP,
     &shared_state::GROUP,
 ];
 

@@ -52,6 +52,7 @@ pub(crate) enum Defect {
     ValueNeverEnds,
     HoldersEndTogether,
     ExpiryWakesNobody,
+    ServesWhatItLacks,
 }
 
 impl Defect {
