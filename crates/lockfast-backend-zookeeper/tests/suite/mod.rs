@@ -11,6 +11,7 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("fencing::rises_above_the_floor", NO_FLOOR),
     ("lease::that_nobody_keeps_is_kept_by_its_id", NO_DETACHING),
     ("process::a_detached_lease_outlives_its_process", NO_DETACHING),
+    ("process::that_dies_leaves_a_refresh_to_the_next", NO_TTL_NODES),
     ("release::of_a_detached_lease_is_asked_for", NO_DETACHING),
     ("release::works_from_any_connection", OWN_SESSION),
     ("refresh::are_computed_once", NO_TTL_NODES),

@@ -120,5 +120,6 @@ impl Defect {
         (Self::ExpiresEarly, "permits::that_expire_let_the_next_in"),
         (Self::ExpiryWakesNobody, "shared::holders_that_expire_let_a_writer_in"),
         (Self::ExpiresEarly, "shared::holders_that_expire_let_a_writer_in"),
+        (Self::RevokeIsUntold, "shared_state::barriers_outlast_places_that_are_taken_away"),
     ];
 }
