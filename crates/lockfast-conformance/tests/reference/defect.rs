@@ -53,6 +53,7 @@ pub(crate) enum Defect {
     HoldersEndTogether,
     ExpiryWakesNobody,
     ServesWhatItLacks,
+    RemainingIsUntold,
 }
 
 impl Defect {
@@ -121,5 +122,6 @@ impl Defect {
         (Self::ExpiryWakesNobody, "shared::holders_that_expire_let_a_writer_in"),
         (Self::ExpiresEarly, "shared::holders_that_expire_let_a_writer_in"),
         (Self::RevokeIsUntold, "shared_state::barriers_outlast_places_that_are_taken_away"),
+        (Self::RemainingIsUntold, "refresh::cost_one_read_while_they_are_fresh"),
     ];
 }

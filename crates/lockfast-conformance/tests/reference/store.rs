@@ -132,6 +132,7 @@ impl Store {
             return None;
         }
         let remaining = stored.ends.map(|ends| ends.remaining(now));
+        let remaining = remaining.filter(|_| !self.has(Defect::RemainingIsUntold));
         Some(VersionedValue { remaining, ..stored.value.clone() })
     }
 
