@@ -40,7 +40,7 @@ const PRIMITIVES: &[Primitive] = &[
     },
     Primitive { name: "Leader", ask: |locker| locker.leader("a").map(drop) },
     Primitive {
-        name: "Leader, observed",
+        name: "Leader with observe",
         ask: |locker| ask_empty(async { locker.leader("a")?.observe().await.map(drop) }),
     },
     Primitive { name: "Once", ask: |locker| locker.once("a", at_most(locker)).map(drop) },

@@ -23,7 +23,7 @@ const SHOWN: &[Shown] = &[
         &["primitives::a_multi_lock_is_all_or_nothing", "primitives::multi_locks_do_not_deadlock"],
     ),
     shown("Leader", &["leader::one_leads_and_the_terms_rise"]),
-    shown("Leader, observed", &["leader::is_seen_by_those_who_only_look"]),
+    shown("Leader with observe", &["leader::is_seen_by_those_who_only_look"]),
     shown("Once", &["once::runs_in_one_place"]),
     shown("Once with at_least", &["once::is_kept_for_at_least"]),
     shown("SharedValue", &["values::lose_no_update", "shared_state::updates_are_all_counted"]),
