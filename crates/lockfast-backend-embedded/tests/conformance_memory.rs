@@ -46,6 +46,10 @@ impl Harness for Memory {
             ("process::fences_rise_over_processes", ALONE),
             ("process::workers_never_overlap", ALONE),
             ("process::killed_workers_lose_nothing", ALONE),
+            ("process::that_dies_leaves_its_barrier", ALONE),
+            ("process::that_dies_has_counted", ALONE),
+            ("process::that_dies_leaves_a_refresh_to_the_next", ALONE),
+            ("process::that_dies_is_followed_as_leader", ALONE),
         ]
     }
 }

@@ -13,6 +13,7 @@ mod crew;
 mod diagnosis;
 mod doubt;
 mod ending;
+mod ends;
 mod events;
 mod failure;
 mod gate;

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 use crate::batch::Write;
 use crate::claim::Claims;
 use crate::crew::Crew;
+use crate::ends::Ends;
 use crate::gate::Gates;
 use crate::keeper::Ask;
 use crate::key::Space;
@@ -49,6 +50,7 @@ pub(crate) struct Store {
     /// Holders for whom a key may have been written, or may still be, under these leases.
     pub(crate) doubts: Mutex<HashMap<HolderId, Vec<Arc<Session>>>>,
     pub(crate) removals: Removals,
+    pub(crate) ends: Ends,
     /// A key that we have the right to read.
     pub(crate) readable: Mutex<Option<Vec<u8>>>,
     pub(crate) asks: mpsc::UnboundedSender<Ask>,
@@ -86,6 +88,7 @@ impl Store {
             pulses: Pulses::default(),
             doubts: Mutex::default(),
             removals: Removals::default(),
+            ends: Ends::default(),
             readable: Mutex::default(),
             asks,
             inbox: Inbox::new(move || wake.notify_one()),

@@ -265,14 +265,23 @@ impl Store {
         let Some(bytes) = Stored::of(kv)?.bytes else { return Ok(None) };
         let remaining = match kv.lease {
             0 => None,
-            lease => {
-                let left = self.link.time_to_live(lease).await?;
-                // One that has ended is found by the server within half a second.
-                Some(Duration::from_secs(u64::try_from(left.ttl).unwrap_or(0)))
-            }
+            lease => Some(self.left_of(lease).await?),
         };
         let version = version_of(kv.mod_revision);
         Ok(Some(VersionedValue { version, bytes: bytes.to_vec(), remaining }))
+    }
+
+    /// The whole seconds for which the lease of a value lasts.
+    async fn left_of(&self, lease: i64) -> Result<Duration, Failure> {
+        let sent = Moment::now();
+        if let Some(left) = self.ends.left(lease, sent) {
+            return Ok(left);
+        }
+        let said = self.link.time_to_live(lease).await?;
+        // One that has ended is found by the server within half a second.
+        let left = Duration::from_secs(u64::try_from(said.ttl).unwrap_or(0));
+        self.ends.learn(lease, sent, Moment::now(), left);
+        Ok(left)
     }
 }
 

@@ -134,3 +134,39 @@ async fn a_hand_over_costs_one_read_at_most() {
     let most = f64::from(ROUNDS) + besides + 2.0;
     assert!(spent <= most, "{spent} reads, and {besides:.1} besides");
 }
+
+/// How many requests of a kind the server has answered.
+fn answered(server: &Etcd, service: &str, method: &str) -> f64 {
+    let labels = format!(
+        "grpc_code=\"OK\",grpc_method=\"{method}\",grpc_service=\"etcdserverpb.{service}\",\
+         grpc_type=\"unary\""
+    );
+    server.metric(&format!("grpc_server_handled_total{{{labels}}}")).unwrap_or(0.0)
+}
+
+/// B190: a value that is fresh costs one request. When it ends is asked for as well only until that is
+/// known for certain, and now and then after that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_value_costs_one_request() {
+    const READS: u32 = 400;
+    // The lock of the computation is looked after for a while.
+    const BESIDES: f64 = 50.0;
+    const LONG: Duration = Duration::from_secs(600);
+    let server = Etcd::start();
+    let locker = connect(&server.url(), lockfast_backend_etcd::connect).await;
+    let rates = locker.refresh("rates", LONG).unwrap().stale_for(LONG).unwrap();
+    let computed = bounded(rates.get(|_| async { Ok(b"computed".to_vec()) })).await.unwrap();
+    let spent = || ["Range", "Txn", "Put"].map(|method| answered(&server, "KV", method));
+    let (before, ends_before) = (spent(), answered(&server, "Lease", "LeaseTimeToLive"));
+    for _ in 0..READS {
+        let read = bounded(rates.get(|_| async { Ok(b"again".to_vec()) })).await.unwrap();
+        assert_eq!(read, computed);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let [reads, transactions, writes] = spent();
+    let reads = reads - before[0];
+    assert!(reads <= f64::from(READS) + BESIDES, "{reads} requests for {READS} reads");
+    assert_eq!((transactions, writes), (before[1], before[2]), "nobody takes a lock");
+    let ends = answered(&server, "Lease", "LeaseTimeToLive") - ends_before;
+    assert!(ends > 0.0 && ends <= f64::from(READS / 2), "{ends} requests for the end of the value");
+}

@@ -114,6 +114,10 @@ pub(crate) fn profile() -> Profile {
             ),
             (Feature::Detached, "an advisory lock ends with its connection; use mode=lease"),
             (Feature::Values, "an advisory lock is a lock and nothing else; use mode=lease"),
+            (
+                Feature::Events,
+                "the server does not tell of its advisory locks; use mode=lease to watch",
+            ),
         ],
     }
 }
@@ -375,9 +379,6 @@ impl Backend for Shared {
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
-        Box::pin(async {
-            let message = "the server does not tell of its advisory locks; use mode=lease to watch";
-            Err(Error::new(ErrorKind::Unsupported, message).with_backend("postgres"))
-        })
+        Box::pin(async { Err(self.profile().unsupported(Feature::Events)) })
     }
 }

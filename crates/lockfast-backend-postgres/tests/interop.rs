@@ -128,6 +128,8 @@ async fn session_locks_are_fenced_and_seen() {
         locker.semaphore(NAME, 2).unwrap_err(),
         bounded(with_delay.acquire()).await.unwrap_err(),
         bounded(mutex.acquire_detached()).await.unwrap_err(),
+        bounded(locker.watch()).await.map(drop).unwrap_err(),
+        bounded(locker.leader(NAME).unwrap().observe()).await.map(drop).unwrap_err(),
     ] {
         check_error(&error, ErrorKind::Unsupported, &["mode=lease"]);
     }

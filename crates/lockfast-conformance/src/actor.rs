@@ -1,9 +1,10 @@
 //! What this binary does when it is started as a child of itself: it takes part in a case through
 //! the lease engine, on its parent's orders, and is killed or stopped at the worst moment.
 //!
-//! Both sides talk in lines. Orders: `acquire`, `detach`, `watch`, `write`, `slow`, `release`.
-//! Answers: `waiting`, `granted FENCE HOST_NS`, `watching`, `lost HOST_NS …`, `written`, `refused`,
-//! `slow`, `released`, `not released …`.
+//! Both sides talk in lines. Orders: `acquire`, `detach`, `watch`, `write`, `slow`, `release`, and
+//! `meet`, `lead`, `compute`, `count` for the primitives. Answers: `waiting`, `granted FENCE HOST_NS`,
+//! `watching`, `lost HOST_NS …`, `written`, `refused`, `slow`, `released`, `not released …`, and
+//! `meeting`, `leading TERM`, `computing`, `counted`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Write};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockfast::{Guard, Lease, Moment, Mutex, Options, Released};
+use lockfast::{Error, Guard, LeaderEvent, Lease, Locker, Moment, Mutex, Options, Released};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::Seed;
@@ -29,6 +30,10 @@ const ROLE_VARIABLE: &str = "LOCKFAST_CONFORMANCE_ROLE";
 
 /// The lock that all actors want.
 pub(crate) const LOCK: &str = "a";
+
+/// How many meet at a barrier or count a latch down, and for how long a value is fresh.
+pub(crate) const PARTIES: u32 = 3;
+pub(crate) const FRESH: Duration = Duration::from_secs(600);
 
 /// How long releases take on their way once an actor was told to be slow.
 const SLOW: Duration = Duration::from_millis(200);
@@ -109,18 +114,17 @@ pub(crate) fn play(harness: &dyn Harness) -> Option<ExitCode> {
         .expect("a runtime");
     runtime.block_on(async {
         let switch = FaultSwitch::default();
-        let locker = connect_locker(harness, &script.url, &switch).await;
+        let locker = connect_locker(harness, &script.url, &switch, script.options()).await;
         let lock = locker.mutex(LOCK).expect("a valid name");
-        let lock = lock.with_options(script.options());
         match script.role {
-            Role::Actor => act(&script, &lock, &switch).await,
+            Role::Actor => act(&script, &locker, &lock, &switch).await,
             Role::Worker => work(&script, &lock).await,
         }
     });
     Some(ExitCode::SUCCESS)
 }
 
-async fn act(script: &Script, lock: &Mutex, switch: &FaultSwitch) {
+async fn act(script: &Script, locker: &Locker, lock: &Mutex, switch: &FaultSwitch) {
     let ledger = Ledger::open(&script.directory).expect("the ledger");
     let mut guard: Option<Guard> = None;
     let mut fence = 0;
@@ -156,8 +160,44 @@ async fn act(script: &Script, lock: &Mutex, switch: &FaultSwitch) {
                 Released::Released => say("released"),
                 other => say(&format!("not released: {other:?}")),
             },
-            (order, _) => panic!("{order:?} makes no sense now"),
+            (order, _) => take_part(order, locker).await,
         }
+    }
+}
+
+/// Takes part in what several do together, until it is killed.
+async fn take_part(order: &str, locker: &Locker) {
+    match order {
+        "meet" => {
+            let barrier = locker.barrier(LOCK, PARTIES).expect("a barrier");
+            tokio::spawn(async move { barrier.wait().await });
+            say("meeting");
+        }
+        "lead" => {
+            let mut campaign =
+                locker.leader(LOCK).and_then(|it| it.campaign()).expect("a campaign");
+            match campaign.next().await {
+                Ok(LeaderEvent::Elected { term, .. }) => say(&format!("leading {term}")),
+                other => panic!("not elected: {other:?}"),
+            }
+            tokio::spawn(async move { campaign.next().await });
+        }
+        "compute" => {
+            let refresh = locker.refresh(LOCK, FRESH).expect("a refresh");
+            tokio::spawn(async move {
+                let computing = refresh.ensure(|_| {
+                    say("computing");
+                    std::future::pending::<Result<(), Error>>()
+                });
+                computing.await
+            });
+        }
+        "count" => {
+            let latch = locker.latch(LOCK, PARTIES).expect("a latch");
+            latch.count_down().await.expect("an answer");
+            say("counted");
+        }
+        order => panic!("{order:?} makes no sense now"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockfast::{Guarantee, Locker};
+use lockfast::{Guarantee, Locker, Options};
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, ClientId, ConnectContext, Fence, HolderId,
     Label, LockName, LockView, LossCause, LossReport, LossReporter, Mode, Moment, Profile, Query,
@@ -61,7 +61,7 @@ impl Arena {
 
     /// The lease engine on a connection of its own, behind a link that `switch` can break.
     pub(crate) async fn locker(&self, switch: &FaultSwitch) -> Locker {
-        connect_locker(self.harness.as_ref(), &self.url, switch).await
+        connect_locker(self.harness.as_ref(), &self.url, switch, Options::default()).await
     }
 
     /// The lease engine as a program connects that needs this guarantee.
@@ -93,9 +93,11 @@ pub(crate) async fn connect_locker(
     harness: &dyn Harness,
     url: &str,
     switch: &FaultSwitch,
+    options: Options,
 ) -> Locker {
     let switch = switch.clone();
     Locker::builder()
+        .options(options)
         .connect_with(|context| {
             let timers = context.runtime.clone();
             let connecting = harness.connect(address(url), context);

@@ -97,3 +97,31 @@ fn a_case_that_uses_what_the_store_lacks_fails_unless_it_is_listed() {
     let report = lockfast_conformance::run(store, TIME_LIMIT, |case| case == UNLISTED);
     assert!(matches!(report.verdict(UNLISTED), Some(Verdict::Ignored(_))), "{report}");
 }
+
+/// What is refused by the library is refused whatever the store is like; what reaches a store is not.
+#[test]
+fn a_store_that_serves_what_it_lacks_is_found() {
+    const EVERYTHING: &[(Feature, &str)] = &[
+        (Feature::Shared, "the test says so"),
+        (Feature::Permits, "the test says so"),
+        (Feature::LockDelay, "the test says so"),
+        (Feature::Detached, "the test says so"),
+        (Feature::Floor, "the test says so"),
+        (Feature::Line, "the test says so"),
+        (Feature::Values, "the test says so"),
+        (Feature::ValueExpiry, "the test says so"),
+        (Feature::Events, "the test says so"),
+    ];
+    let limits = Limits { lacks: EVERYTHING, ..Limits::NONE };
+    let run = |defect| {
+        let store = Reference::with(defect).limited(limits);
+        lockfast_conformance::run(store, TIME_LIMIT, |case| case.starts_with("refusals::"))
+    };
+    let honest = run(None);
+    assert_eq!(honest.failures().count(), 0, "{honest}");
+    assert_eq!(honest.verdicts.len(), 10, "{honest}");
+    let served = run(Some(Defect::ServesWhatItLacks));
+    let found: Vec<&str> = served.failures().map(|(case, _)| case).collect();
+    let expected = ["of_values", "of_values_that_end", "of_events"];
+    assert_eq!(found, expected.map(|case| format!("refusals::{case}")), "{served}");
+}

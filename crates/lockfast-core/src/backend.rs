@@ -148,6 +148,8 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>>;
 
     /// Events of all locks and values, from now on.
+    ///
+    /// A store that lacks [`Feature::Events`](crate::Feature::Events) says so.
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>>;
 }
 

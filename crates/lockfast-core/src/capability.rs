@@ -143,6 +143,8 @@ pub enum Feature {
     Values,
     /// Values that the store forgets after a time: [`keep`](crate::Change::Put::keep).
     ValueExpiry,
+    /// Events of locks and values: [`watch`](crate::Backend::watch).
+    Events,
 }
 
 impl fmt::Display for Feature {
@@ -157,6 +159,7 @@ impl fmt::Display for Feature {
             Self::Line => "line of waiters",
             Self::Values => "values",
             Self::ValueExpiry => "values that end by themselves",
+            Self::Events => "events",
         })
     }
 }

@@ -59,6 +59,10 @@ pub fn profile(backend: &'static str) -> Profile {
                  a second; use mode=lease",
             ),
             (Feature::Values, "the table of ShedLock has no column for one; use mode=lease"),
+            (
+                Feature::Events,
+                "nobody tells of changes in the table of ShedLock; use mode=lease to watch",
+            ),
         ],
     }
 }
@@ -449,11 +453,7 @@ impl Backend for Shedlock {
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
-        Box::pin(async {
-            let message =
-                "nobody tells of changes in the table of ShedLock; use mode=lease to watch";
-            Err(Error::new(ErrorKind::Unsupported, message).with_backend(self.profile().backend))
-        })
+        Box::pin(async { Err(self.profile().unsupported(Feature::Events)) })
     }
 }
 

@@ -41,6 +41,10 @@ const PRIMITIVES: &[Primitive] = &[
         ask: |locker| MultiLock::new([locker.mutex("a")?, locker.mutex("b")?]).map(drop),
     },
     Primitive { name: "Leader", ask: |locker| locker.leader("a").map(drop) },
+    Primitive {
+        name: "Leader with observe",
+        ask: |locker| ask_empty(async { locker.leader("a")?.observe().await.map(drop) }),
+    },
     Primitive { name: "Once", ask: |locker| locker.once("a", at_most(locker)).map(drop) },
     Primitive { name: "Once with at_least", ask: ask_for_at_least },
     Primitive { name: "SharedValue", ask: |locker| locker.value("a").map(drop) },
@@ -60,6 +64,7 @@ const PRIMITIVES: &[Primitive] = &[
         name: "floor",
         ask: |locker| Options::default().floor(Fence::new(1)?).check(locker.profile()),
     },
+    Primitive { name: "watch", ask: |locker| ask_empty(async { locker.watch().await.map(drop) }) },
     // Another guard of what a holder has (`acquire_as`), for which no store is asked.
     Primitive { name: "re-entrance", ask: |locker| locker.mutex("a").map(drop) },
 ];
@@ -81,13 +86,18 @@ fn ask_for_detached(locker: &Locker) -> Result<()> {
     runtime()?.block_on(locker.release_detached(&name, HolderId::from_bytes([7; 16]))).map(drop)
 }
 
-/// What is set is refused when the job starts. Where it is not, the empty store is asked.
+/// What is set is refused when the job starts.
 fn ask_for_at_least(locker: &Locker) -> Result<()> {
     let at_most = at_most(locker);
     let once = locker.once("a", at_most)?.at_least(at_most);
-    match runtime()?.block_on(once.start()) {
+    ask_empty(async { once.start().await.map(drop) })
+}
+
+/// What is not refused reaches the empty store.
+fn ask_empty(asking: impl Future<Output = Result<()>>) -> Result<()> {
+    match runtime()?.block_on(asking) {
         Err(error) if error.message() == EMPTY => Ok(()),
-        started => started.map(drop),
+        asked => asked,
     }
 }
 

@@ -220,11 +220,12 @@ impl Locker {
     /// See [`Latch`] for an example.
     ///
     /// # Errors
-    /// As [`Locker::value`], and [`ErrorKind::InvalidConfig`] for a number that is not 1 to
-    /// [`Latch::COUNT_MAX`].
+    /// As [`Locker::value`] and [`Locker::watch`], and [`ErrorKind::InvalidConfig`] for a number that is
+    /// not 1 to [`Latch::COUNT_MAX`].
     pub fn latch(&self, name: impl AsRef<str>, count: u32) -> Result<Latch> {
         let name = LockName::new(name)?;
         let value = self.value(format!("latch:{name}"))?;
+        self.require_events(&name)?;
         Latch::new(value, name, count)
     }
 
@@ -232,7 +233,7 @@ impl Locker {
     /// See [`Barrier`] for an example.
     ///
     /// # Errors
-    /// As [`Locker::value`] and [`Locker::rwlock`], where the name must leave room for the number of the
+    /// As [`Locker::latch`] and [`Locker::rwlock`], where the name must leave room for the number of the
     /// round, and [`ErrorKind::InvalidConfig`] for a number that is not 1 to [`Barrier::PARTIES_MAX`].
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Result<Barrier> {
         let name = LockName::new(name)?;
@@ -240,6 +241,7 @@ impl Locker {
         // The place of every round has a name of its own, and no round may be the last.
         self.name(format!("{own}#{}", u64::MAX))?;
         let (value, place) = (self.value(&own)?, self.any_lock(&own, Mode::Shared)?);
+        self.require_events(&name)?;
         Barrier::new(value, place, name, parties)
     }
 
@@ -255,6 +257,11 @@ impl Locker {
         let failure = self.value(format!("refresh-error:{name}"))?;
         let (value, lock) = (self.value(&own)?, self.any_lock(&own, Mode::Exclusive)?);
         Refresh::new(lock, value, failure, fresh_for)
+    }
+
+    /// Who waits for a change has to hear of it.
+    fn require_events(&self, name: &LockName) -> Result<()> {
+        self.profile().require(Feature::Events).map_err(|error| error.with_lock(name))
     }
 
     /// Checks a name, alone and with the prefix before it.
@@ -347,8 +354,10 @@ impl Locker {
     /// Safe: it only looks.
     ///
     /// # Errors
-    /// When the store cannot tell.
+    /// [`ErrorKind::Unsupported`] on a store that tells nobody what happens in it; when the store
+    /// cannot tell.
     pub async fn watch(&self) -> Result<EventStream> {
+        self.profile().require(Feature::Events)?;
         self.store.backend.watch().await
     }
 

@@ -3,9 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast::{Attempt, ErrorKind, Fence, Guarantee, Holder, Label, Locker, MultiLock, Options};
+use lockfast::backend::{
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Query, ReleaseRequest, RenewOutcome,
+    RenewRequest, RevokeRequest, WriteRequest,
+};
+use lockfast::{
+    Attempt, Error, ErrorKind, EventStream, Fence, Guarantee, Holder, Label, LockName, LockView,
+    Locker, MultiLock, Options, Profile, ReleaseOutcome, Result, RevokeOutcome, VersionedValue,
+    WriteOutcome,
+};
 
 async fn locker() -> Locker {
     Locker::connect("memory:").await.unwrap()
@@ -165,7 +174,7 @@ async fn a_renewal_of_what_is_over_says_so() {
     let renewed = locker.renew_detached(lease.name(), holder, Duration::from_secs(5)).await;
     assert_eq!(renewed.unwrap_err().kind(), ErrorKind::NotHeld);
     let released = locker.release_detached(lease.name(), holder).await.unwrap();
-    assert_eq!(released, lockfast::ReleaseOutcome::NotHeld);
+    assert_eq!(released, ReleaseOutcome::NotHeld);
 
     let guard = mutex.acquire().await.unwrap();
     locker.revoke(guard.name(), "tested").await.unwrap();
@@ -208,9 +217,80 @@ async fn a_floor_from_the_far_future_is_refused() {
     assert!(locker.mutex("a").unwrap().try_acquire().await.unwrap().is_acquired());
 }
 
+/// A store that has nothing but its profile.
+#[derive(Debug)]
+struct Bare(Profile);
+
+fn nothing<T>() -> BoxFuture<'static, Result<T>> {
+    Box::pin(async { Err(Error::new(ErrorKind::Internal, "there is nothing behind it")) })
+}
+
+impl Backend for Bare {
+    fn profile(&self) -> &Profile {
+        &self.0
+    }
+
+    fn acquire(&self, _: AcquireRequest) -> BoxFuture<'_, Result<AcquireOutcome>> {
+        nothing()
+    }
+
+    fn renew(&self, _: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
+        nothing()
+    }
+
+    fn release(&self, _: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {
+        nothing()
+    }
+
+    fn inspect(&self, _: Query) -> BoxFuture<'_, Result<Vec<LockView>>> {
+        nothing()
+    }
+
+    fn revoke(&self, _: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
+        nothing()
+    }
+
+    fn read(&self, _: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
+        nothing()
+    }
+
+    fn write(&self, _: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
+        nothing()
+    }
+
+    fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
+        nothing()
+    }
+}
+
+/// A store that gives less than was required is refused with the reason, and one that gives more is not.
 #[tokio::test]
 async fn correctness_can_be_required() {
-    Locker::builder().require(Guarantee::Correctness).connect("memory:").await.unwrap();
+    use Guarantee::{Correctness, Efficiency};
+    Locker::builder().require(Correctness).connect("memory:").await.unwrap();
+    let (_, profile) = lockfast::known_profiles().remove(0);
+    let table = [
+        (Efficiency, Correctness, false),
+        (Correctness, Correctness, true),
+        (Correctness, Efficiency, true),
+        (Efficiency, Efficiency, true),
+    ];
+    for (given, required, is_enough) in table {
+        let profile = Profile { guarantee: given, because: "a test says so", ..profile.clone() };
+        let (backend, store) = (profile.backend, Arc::new(Bare(profile)));
+        let connecting = Locker::builder().require(required);
+        let connected = connecting
+            .connect_with(|_| Box::pin(async move { Ok(store as Arc<dyn Backend>) }))
+            .await;
+        assert_eq!(connected.is_ok(), is_enough, "{given} for {required}");
+        let Err(error) = connected else { continue };
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert_eq!(error.backend(), Some(backend), "{error}");
+        assert_eq!(
+            error.message(),
+            "correctness was required, but this store gives efficiency: a test says so"
+        );
+    }
 }
 
 #[test]
@@ -220,11 +300,11 @@ fn the_async_api_needs_no_runtime() {
     use std::task::{Context, Wake, Waker};
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
-        fn wake(self: std::sync::Arc<Self>) {
+        fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
-    let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = std::pin::pin!(async {
         let locker = Locker::connect("memory:").await.unwrap();
         let first = locker.mutex("a").unwrap().acquire().await.unwrap();

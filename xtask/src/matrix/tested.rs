@@ -27,6 +27,7 @@ const SHOWN: &[Shown] = &[
         &["primitives::a_multi_lock_is_all_or_nothing", "primitives::multi_locks_do_not_deadlock"],
     ),
     shown("Leader", &["leader::one_leads_and_the_terms_rise"]),
+    shown("Leader with observe", &["leader::is_seen_by_those_who_only_look"]),
     shown("Once", &["once::runs_in_one_place"]),
     shown("Once with at_least", &["once::is_kept_for_at_least"]),
     shown("SharedValue", &["values::lose_no_update", "shared_state::updates_are_all_counted"]),
@@ -43,6 +44,10 @@ const SHOWN: &[Shown] = &[
     ),
     shown("lock-delay", &["lock_delay::keeps_the_lock_after_expiry"]),
     shown("floor", &["fencing::rises_above_the_floor"]),
+    shown(
+        "watch",
+        &["watch::tells_of_a_hand_over", "watch::tells_of_an_expiry", "watch::tells_who_gave_up"],
+    ),
     shown("re-entrance", &["reentrance::ends_with_its_last_guard"]),
 ];
 

@@ -7,7 +7,6 @@ CREATE PROCEDURE lockfast_lead(
   SQL SECURITY INVOKER
 BEGIN
   DECLARE leader BINARY(16);
-  DECLARE its_mode INT;
   DECLARE is_there TINYINT DEFAULT 0;
   DECLARE is_second_half TINYINT DEFAULT 0;
   DECLARE tries_left INT DEFAULT 4;
@@ -15,7 +14,7 @@ BEGIN
   DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
   looking: WHILE NOT is_there AND tries_left > 0 AND @lockfast_waiting > @lockfast_asleep DO
     SET leader = NULL, tries_left = tries_left - 1;
-    SELECT c.holder, c.mode INTO leader, its_mode
+    SELECT c.holder INTO leader
       FROM lockfast_claims c FORCE INDEX (lockfast_claims_client)
      WHERE c.name = lock_name AND c.stage = 0 AND c.client > after_client
      ORDER BY c.client, c.ticket LIMIT 1;
@@ -35,7 +34,7 @@ BEGIN
     CALL lockfast_find(after_client, is_there);
   END WHILE;
   IF is_there THEN
-    CALL lockfast_measure(lock_name, its_mode);
+    CALL lockfast_measure(lock_name);
     CALL lockfast_push(after_client,
       CONCAT_WS('\t', 'H', HEX(leader), @lockfast_now, @lockfast_blocked), is_urgent);
   END IF;

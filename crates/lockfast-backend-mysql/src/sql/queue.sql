@@ -40,7 +40,7 @@ BEGIN
     IF @lockfast_watched AND NOT is_known THEN
       CALL lockfast_tell('q', lock_name, LEFT(id, 6), NULL, 0);
     END IF;
-    CALL lockfast_measure(lock_name, its_mode);
+    CALL lockfast_measure(lock_name);
     SET answer = CONCAT('W\t', @lockfast_blocked);
   ELSE
     DELETE FROM lockfast_claims WHERE name = lock_name AND holder = id;

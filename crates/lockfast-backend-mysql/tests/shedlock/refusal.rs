@@ -102,7 +102,7 @@ async fn what_the_mode_lacks() {
     let error = locker.semaphore(NAME, 2).unwrap_err();
     check_error(&error, ErrorKind::Unsupported, &["one owner", "mode=lease"]);
     let error = locker.watch().await.map(drop).unwrap_err();
-    check_error(&error, ErrorKind::Unsupported, &["mode=lease to watch"]);
+    check_error(&error, ErrorKind::Unsupported, &["no events", "mode=lease to watch"]);
     let floor = Options::default().floor(lockfast::Fence::new(1).unwrap());
     let error = failure(&locker, NAME, floor).await;
     check_error(&error, ErrorKind::Unsupported, &["forgets it"]);

@@ -90,7 +90,7 @@ async fn what_the_mode_lacks() {
     let error = locker.rwlock(NAME).unwrap_err();
     check_error(&error, ErrorKind::Unsupported, &["one owner", "mode=lease"]);
     let error = locker.watch().await.map(drop).unwrap_err();
-    check_error(&error, ErrorKind::Unsupported, &["mode=lease to watch"]);
+    check_error(&error, ErrorKind::Unsupported, &["no events", "mode=lease to watch"]);
     let error = locker.leader(NAME).unwrap_err();
     check_error(&error, ErrorKind::Unsupported, &["no line of waiters", "several times a second"]);
     let floor = Options::default().floor(lockfast::Fence::new(1).unwrap());

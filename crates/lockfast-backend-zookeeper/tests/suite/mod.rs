@@ -45,6 +45,7 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("fencing::rises_above_the_floor", NO_FLOOR),
     ("lease::that_nobody_keeps_is_kept_by_its_id", NO_DETACHING),
     ("process::a_detached_lease_outlives_its_process", NO_DETACHING),
+    ("process::that_dies_leaves_a_refresh_to_the_next", NO_TTL_NODES),
     ("release::of_a_detached_lease_is_asked_for", NO_DETACHING),
     ("release::works_from_any_connection", OWN_SESSION),
     ("refresh::are_computed_once", NO_TTL_NODES),
@@ -55,6 +56,7 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("refresh::do_not_press_a_store", NO_TTL_NODES),
     ("refresh::go_on_when_many_waited_for_one_who_left", NO_TTL_NODES),
     ("refresh::are_fresh_for_a_short_time", NO_TTL_NODES),
+    ("refresh::cost_one_read_while_they_are_fresh", NO_TTL_NODES),
     ("refresh::invalidations_are_not_undone_by_who_computes", NO_TTL_NODES),
     ("values::end_by_themselves", NO_TTL_NODES),
 ];

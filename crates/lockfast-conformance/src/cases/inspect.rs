@@ -16,7 +16,8 @@ pub(super) const GROUP: Group = Group {
             .using(&[Feature::Shared]),
         Case::new("lists_in_pages", |arena| Box::pin(lists_in_pages(arena))),
         Case::new("lists_only_what_is_wanted", |arena| Box::pin(lists_only_what_is_wanted(arena))),
-        Case::new("gives_no_secret_away", |arena| Box::pin(gives_no_secret_away(arena))),
+        Case::new("gives_no_secret_away", |arena| Box::pin(gives_no_secret_away(arena)))
+            .using(&[Feature::Events]),
     ],
 };
 

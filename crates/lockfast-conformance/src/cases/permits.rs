@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, ErrorKind, Feature, LockName, Mode, Wait};
+use lockfast_core::{
+    AcquireRequest, ErrorKind, Feature, LockName, Mode, Moment, RenewOutcome, Wait,
+};
 
-use crate::arena::{Arena, Client, finish, name};
+use crate::arena::{Arena, Client, GRACE, finish, name};
 use crate::case::{Case, Group};
 use crate::history::{History, most_at_once};
 
@@ -23,6 +25,10 @@ pub(super) const GROUP: Group = Group {
             .using(&[Feature::Permits]),
         Case::new("and_exclusive_holders_exclude_each_other", |arena| {
             Box::pin(and_exclusive_holders_exclude_each_other(arena))
+        })
+        .using(&[Feature::Permits]),
+        Case::new("that_expire_let_the_next_in", |arena| {
+            Box::pin(that_expire_let_the_next_in(arena))
         })
         .using(&[Feature::Permits]),
     ],
@@ -109,4 +115,31 @@ async fn and_exclusive_holders_exclude_each_other(arena: Arena) {
     first.be_refused(permit(&first, &lock, 2)).await;
     second.release(&alone).await;
     first.take(permit(&first, &lock, 2)).await;
+}
+
+/// P9: a permit that nobody renews goes to the first who waits, within its ttl and one second, and
+/// leaves those of the others as they are.
+async fn that_expire_let_the_next_in(arena: Arena) {
+    let [first, second] = arena.clients().await;
+    let lock = name("a");
+    let kept = first.take(permit(&first, &lock, 2)).await;
+    let lapsing = first.take(permit(&first, &lock, 2)).await;
+    let waiting = || AcquireRequest { wait: Wait::Forever, ..permit(&second, &lock, 2) };
+    let (next, last) = (second.queue_for(waiting()).await, second.queue_for(waiting()).await);
+    let (ttl, sent) = (arena.short_ttl(), Moment::now());
+    let renewed = first.renew(&lapsing, ttl).await;
+    assert!(matches!(renewed, RenewOutcome::Renewed), "{renewed:?}");
+    let answered = Moment::now();
+    let next = second.finish(&lock, next).await;
+    let early = (sent + ttl).remaining(next.granted);
+    assert!(early.is_zero(), "let in {early:?} before the permit had ended");
+    let took = next.granted.since(answered);
+    assert!(took <= ttl + GRACE, "let in only after {took:?} with a ttl of {ttl:?}");
+    assert!(next.fence.get() > lapsing.fence.get(), "the fence did not rise");
+    let view = second.view(&lock).await;
+    assert_eq!((view.holders.len(), view.waiting), (2, 1), "{view:?}");
+    let renewed = first.renew_long(&kept).await;
+    assert!(matches!(renewed, RenewOutcome::Renewed), "the other permit is {renewed:?}");
+    first.release(&kept).await;
+    second.finish(&lock, last).await;
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockfast_core::{AcquireRequest, Feature, LockName, Mode};
+use lockfast_core::{AcquireRequest, Feature, LockName, Mode, Moment, RenewOutcome};
 
-use crate::arena::{Arena, Client, finish, name};
+use crate::arena::{Arena, Client, GRACE, finish, name};
 use crate::case::{Case, Group};
 
 pub(super) const GROUP: Group = Group {
@@ -23,6 +23,10 @@ pub(super) const GROUP: Group = Group {
             .using(&[Feature::Shared]),
         Case::new("holders_do_not_starve_a_writer", |arena| {
             Box::pin(holders_do_not_starve_a_writer(arena))
+        })
+        .using(&[Feature::Shared]),
+        Case::new("holders_that_expire_let_a_writer_in", |arena| {
+            Box::pin(holders_that_expire_let_a_writer_in(arena))
         })
         .using(&[Feature::Shared]),
     ],
@@ -123,4 +127,26 @@ async fn holders_do_not_starve_a_writer(arena: Arena) {
     for reader in readers {
         finish(reader).await;
     }
+}
+
+/// P9 (B191): a writer that waits gets in when the last of those who share the lock has not renewed its
+/// lease, within its ttl and one second, also when one whose lease lasts longer has left before.
+async fn holders_that_expire_let_a_writer_in(arena: Arena) {
+    let [first, second] = arena.clients().await;
+    let lock = name("a");
+    let released = first.take(reading(&first, &lock)).await;
+    let lapsing = first.take(reading(&first, &lock)).await;
+    let writer = second.queue_for(second.waiting_request(&lock)).await;
+    let (ttl, sent) = (arena.short_ttl(), Moment::now());
+    let renewed = first.renew(&lapsing, ttl).await;
+    assert!(matches!(renewed, RenewOutcome::Renewed), "{renewed:?}");
+    let answered = Moment::now();
+    first.release(&released).await;
+    let writing = second.finish(&lock, writer).await;
+    let early = (sent + ttl).remaining(writing.granted);
+    assert!(early.is_zero(), "let in {early:?} before the last lease had ended");
+    let took = writing.granted.since(answered);
+    assert!(took <= ttl + GRACE, "let in only after {took:?} with a ttl of {ttl:?}");
+    let view = first.view(&lock).await;
+    assert_eq!((view.holders.len(), view.waiting), (1, 0), "{view:?}");
 }

@@ -32,7 +32,7 @@ pub(super) const GROUP: Group = Group {
         Case::new("and_locks_are_apart", |arena| Box::pin(and_locks_are_apart(arena)))
             .using(&[Feature::Values]),
         Case::new("that_change_are_told", |arena| Box::pin(that_change_are_told(arena)))
-            .using(&[Feature::Values]),
+            .using(&[Feature::Values, Feature::Events]),
         Case::new("end_by_themselves", |arena| Box::pin(end_by_themselves(arena)))
             .using(&[Feature::Values, Feature::ValueExpiry]),
     ],

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lockfast_core::capability::Order;
-use lockfast_core::{AcquireRequest, EventStream, Fence, LockName, Moment, Wait, WatchKind};
+use lockfast_core::{
+    AcquireRequest, EventStream, Feature, Fence, LockName, Moment, Wait, WatchKind,
+};
 
 use crate::arena::{Arena, PATIENCE, finish, name};
 use crate::case::{Case, Group};
@@ -12,10 +14,14 @@ pub(super) const GROUP: Group = Group {
     name: "watch",
     source: include_str!("watch.rs"),
     cases: &[
-        Case::new("tells_of_a_hand_over", |arena| Box::pin(tells_of_a_hand_over(arena))),
-        Case::new("tells_of_an_expiry", |arena| Box::pin(tells_of_an_expiry(arena))),
-        Case::new("tells_of_a_revocation", |arena| Box::pin(tells_of_a_revocation(arena))),
-        Case::new("tells_who_gave_up", |arena| Box::pin(tells_who_gave_up(arena))),
+        Case::new("tells_of_a_hand_over", |arena| Box::pin(tells_of_a_hand_over(arena)))
+            .using(&[Feature::Events]),
+        Case::new("tells_of_an_expiry", |arena| Box::pin(tells_of_an_expiry(arena)))
+            .using(&[Feature::Events]),
+        Case::new("tells_of_a_revocation", |arena| Box::pin(tells_of_a_revocation(arena)))
+            .using(&[Feature::Events]),
+        Case::new("tells_who_gave_up", |arena| Box::pin(tells_who_gave_up(arena)))
+            .using(&[Feature::Events]),
     ],
 };
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockfast::{
-    Campaign, ErrorKind, Fence, LeaderEvent, Leadership, Lease, Locker, LossCause, Options,
+    Campaign, ErrorKind, Feature, Fence, LeaderEvent, Leadership, Lease, Locker, LossCause, Options,
 };
 use lockfast_core::capability::Order;
 
@@ -35,7 +35,8 @@ pub(super) const GROUP: Group = Group {
         }),
         Case::new("is_seen_by_those_who_only_look", |arena| {
             Box::pin(is_seen_by_those_who_only_look(arena))
-        }),
+        })
+        .using(&[Feature::Events]),
     ],
 };
 

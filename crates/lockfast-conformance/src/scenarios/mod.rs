@@ -10,6 +10,7 @@ mod primitives;
 mod process;
 mod reentrance;
 mod refresh;
+mod refusals;
 mod shared_state;
 mod writer;
 
@@ -30,6 +31,7 @@ pub(crate) const GROUPS: &[&Group] = &[
     &process::GROUP,
     &reentrance::GROUP,
     &refresh::GROUP,
+    &refusals::GROUP,
     &shared_state::GROUP,
     &writer::GROUP,
 ];

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use lockfast::{Feature, Fence, HolderId, Moment, ReleaseOutcome};
+use lockfast::{Feature, Fence, HolderId, LeaderEvent, Locker, Moment, ReleaseOutcome};
 use lockfast_core::capability::Expiry;
 use tempfile::TempDir;
 
-use crate::actor::{LOCK, Role, Script, Work};
-use crate::arena::{Arena, Client, GRACE, PATIENCE, name};
+use super::shared_state::{locker, lockers};
+use crate::actor::{FRESH, LOCK, PARTIES, Role, Script, Work};
+use crate::arena::{Arena, Client, GRACE, PATIENCE, finish, name};
 use crate::case::{Case, Group};
 use crate::history::assert_excluded;
 use lockfast_faults::child::Child;
@@ -43,6 +44,20 @@ pub(super) const GROUP: Group = Group {
         Case::of_processes("killed_workers_lose_nothing", |arena| {
             Box::pin(killed_workers_lose_nothing(arena))
         }),
+        Case::of_processes("that_dies_leaves_its_barrier", |arena| {
+            Box::pin(that_dies_leaves_its_barrier(arena))
+        })
+        .using(&[Feature::Values, Feature::Shared, Feature::Events]),
+        Case::of_processes("that_dies_has_counted", |arena| Box::pin(that_dies_has_counted(arena)))
+            .using(&[Feature::Values, Feature::Events]),
+        Case::of_processes("that_dies_leaves_a_refresh_to_the_next", |arena| {
+            Box::pin(that_dies_leaves_a_refresh_to_the_next(arena))
+        })
+        .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
+        Case::of_processes("that_dies_is_followed_as_leader", |arena| {
+            Box::pin(that_dies_is_followed_as_leader(arena))
+        })
+        .using(&[Feature::Line]),
     ],
 };
 
@@ -304,4 +319,107 @@ async fn killed_workers_lose_nothing(arena: Arena) {
     let number = number.expect("the ledger");
     let possible = work.acknowledged..=work.acknowledged + work.unknown;
     assert!(possible.contains(&number), "{number} increments of {possible:?}");
+}
+
+/// Starts a child that takes part in what `order` says, and returns when it answers.
+fn start_with(script: &Script, order: &str, answer: &str) -> (Child, String) {
+    let mut child = script.start();
+    child.send(order).expect("the child listens");
+    let line = child.wait_for(answer, PATIENCE).expect("the child takes part");
+    (child, line)
+}
+
+/// How long what a process has may outlive it: not at all where the store notices its death.
+fn survival(arena: &Arena, script: &Script) -> Duration {
+    match arena.profile.expiry {
+        Expiry::ProcessDeath { .. } => GRACE,
+        _ => script.ttl + GRACE,
+    }
+}
+
+/// P9: a process that dies at a barrier has left it when its lease has ended; those who are there wait
+/// for one more.
+async fn that_dies_leaves_its_barrier(arena: Arena) {
+    let lockers: [Locker; PARTIES as usize] = lockers(&arena).await;
+    let client = arena.client().await;
+    let (directory, place) = (directory(), name(&format!("barrier:{LOCK}#0")));
+    let wait = |at: usize| {
+        let barrier = lockers[at].barrier(LOCK, PARTIES).expect("a barrier");
+        tokio::spawn(async move { barrier.wait().await.expect("an answer") })
+    };
+    let first = wait(0);
+    client.until(&place, "one is there", |view| view.holders.len() == 1).await;
+    let script = script(&arena, &directory, Duration::from_secs(1));
+    let (mut child, _) = start_with(&script, "meet", "meeting");
+    client.until(&place, "the child is there", |view| view.holders.len() == 2).await;
+    child.kill().expect("the child dies");
+    let killed = Moment::now();
+    client.until(&place, "the child has left", |view| view.holders.len() == 1).await;
+    let took = Moment::now().since(killed);
+    assert!(took <= survival(&arena, &script), "it left only {took:?} after its death");
+    let second = wait(1);
+    client.until(&place, "two are there", |view| view.holders.len() == 2).await;
+    assert!(!first.is_finished() && !second.is_finished(), "one is missing");
+    let third = wait(2);
+    for waiting in [first, second, third] {
+        assert_eq!(finish(waiting).await, 0);
+    }
+}
+
+/// P14: what a process has counted down stays counted when it dies.
+async fn that_dies_has_counted(arena: Arena) {
+    let locker = locker(&arena).await;
+    let directory = directory();
+    let latch = locker.latch(LOCK, PARTIES).expect("a latch");
+    let waiting = tokio::spawn({
+        let latch = latch.clone();
+        async move { latch.wait().await.expect("an answer") }
+    });
+    let script = script(&arena, &directory, Duration::from_secs(1));
+    let (mut child, _) = start_with(&script, "count", "counted");
+    child.kill().expect("the child dies");
+    for left in (0..PARTIES - 1).rev() {
+        assert!(!waiting.is_finished(), "{} are missing", left + 1);
+        assert_eq!(latch.count_down().await.expect("an answer"), left);
+    }
+    finish(waiting).await;
+}
+
+/// P9: when a process dies that computes a value, one who waited for it computes when its lease has
+/// ended.
+async fn that_dies_leaves_a_refresh_to_the_next(arena: Arena) {
+    let (locker, client) = (locker(&arena).await, arena.client().await);
+    let (directory, place) = (directory(), name(&format!("refresh:{LOCK}")));
+    let script = script(&arena, &directory, Duration::from_secs(1));
+    let (mut child, _) = start_with(&script, "compute", "computing");
+    let refresh = locker.refresh(LOCK, FRESH).expect("a refresh");
+    let next = tokio::spawn(async move {
+        let computed = refresh.get(|_| async { Ok(b"next".to_vec()) }).await;
+        (computed.expect("a value"), Moment::now())
+    });
+    client.until(&place, "one waits", |view| view.waiting == 1).await;
+    child.kill().expect("the child dies");
+    let killed = Moment::now();
+    let (value, computed) = finish(next).await;
+    assert_eq!(value, b"next");
+    let took = computed.since(killed);
+    assert!(took <= survival(&arena, &script), "computed only {took:?} after the death");
+}
+
+/// P9: a leader that dies is followed when its lease has ended, in a higher term.
+async fn that_dies_is_followed_as_leader(arena: Arena) {
+    let (locker, client) = (locker(&arena).await, arena.client().await);
+    let directory = directory();
+    let script = script(&arena, &directory, Duration::from_secs(1));
+    let (mut child, term) = start_with(&script, "lead", "leading ");
+    let mut campaign = locker.leader(LOCK).and_then(|it| it.campaign()).expect("a campaign");
+    client.until(&name(LOCK), "one stands", |view| view.waiting == 1).await;
+    child.kill().expect("the child dies");
+    let killed = Moment::now();
+    let event = tokio::time::timeout(PATIENCE, campaign.next()).await.expect("an event in time");
+    let took = Moment::now().since(killed);
+    let Ok(LeaderEvent::Elected { term: next, .. }) = event else { panic!("{event:?}") };
+    assert!(took <= survival(&arena, &script), "elected only {took:?} after the death");
+    assert!(next.get() > Fence::parse(&term).expect("a term").get(), "{next} after {term}");
+    campaign.resign().await.expect("an answer");
 }

@@ -41,6 +41,10 @@ pub(super) const GROUP: Group =
                 Box::pin(go_on_when_many_waited_for_one_who_left(arena))
             })
             .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
+            Case::new("cost_one_read_while_they_are_fresh", |arena| {
+                Box::pin(cost_one_read_while_they_are_fresh(arena))
+            })
+            .using(&[Feature::Values, Feature::ValueExpiry, Feature::Shared]),
             Case::new("are_fresh_for_a_short_time", |arena| {
                 Box::pin(are_fresh_for_a_short_time(arena))
             })
@@ -240,6 +244,28 @@ async fn go_on_when_many_waited_for_one_who_left(arena: Arena) {
     let took = Moment::now().since(start);
     assert_eq!(computed.load(Ordering::SeqCst), 1);
     assert!(took < PATIENCE / 3, "it took {took:?}");
+}
+
+/// P10: a value that is fresh costs one read, without a lock.
+async fn cost_one_read_while_they_are_fresh(arena: Arena) {
+    const OPERATIONS: [Operation; 4] =
+        [Operation::Acquire, Operation::Renew, Operation::Release, Operation::Other];
+    let switch = FaultSwitch::default();
+    let (reading, computing) = (arena.locker(&switch).await, locker(&arena).await);
+    let refresh = |locker: &Locker| {
+        let refresh = locker.refresh("a", Duration::from_secs(600)).expect("a refresh");
+        refresh.stale_for(Duration::from_secs(600)).expect("a time")
+    };
+    let computed = refresh(&computing).get(|_| async { Ok(b"one".to_vec()) }).await;
+    assert_eq!(computed.expect("a value"), b"one");
+    let before = OPERATIONS.map(|operation| switch.count(operation));
+    for _ in 0..5 {
+        let read = refresh(&reading).get(|_| async { Ok(b"two".to_vec()) }).await;
+        assert_eq!(read.expect("a value"), b"one");
+    }
+    let spent: Vec<usize> =
+        OPERATIONS.iter().zip(before).map(|(it, before)| switch.count(*it) - before).collect();
+    assert_eq!(spent, [0, 0, 0, 5], "for five reads");
 }
 
 /// P10 (B173): a value is fresh once it was computed, however short that is.

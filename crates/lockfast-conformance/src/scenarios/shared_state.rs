@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lockfast::optimistic::{Attempts, Update};
 use lockfast::{
-    Error, ErrorKind, Expected, Feature, Locker, Moment, SharedValue, VersionedValue, WriteOutcome,
+    Error, ErrorKind, Expected, Feature, LockView, Locker, Moment, SharedValue, VersionedValue,
+    WriteOutcome,
 };
 use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
 
@@ -49,6 +50,10 @@ pub(super) const GROUP: Group = Group {
         .using(&[Feature::Values, Feature::Shared]),
         Case::new("barriers_do_not_count_one_twice", |arena| {
             Box::pin(barriers_do_not_count_one_twice(arena))
+        })
+        .using(&[Feature::Values, Feature::Shared]),
+        Case::new("barriers_outlast_places_that_are_taken_away", |arena| {
+            Box::pin(barriers_outlast_places_that_are_taken_away(arena))
         })
         .using(&[Feature::Values, Feature::Shared]),
         Case::new("barriers_take_many", |arena| Box::pin(barriers_take_many(arena)))
@@ -268,6 +273,31 @@ async fn barriers_do_not_count_one_twice(arena: Arena) {
     assert!(!again.is_finished(), "it went on with itself");
     let other = wait(&other);
     assert_eq!((finish(again).await, finish(other).await), (0, 0));
+}
+
+/// P10: those whose places an operator takes away take others, and are counted once.
+async fn barriers_outlast_places_that_are_taken_away(arena: Arena) {
+    let lockers: [Locker; 3] = lockers(&arena).await;
+    let client = arena.client().await;
+    let wait = |at: usize| {
+        let barrier = lockers[at].barrier("a", 3).expect("a barrier");
+        tokio::spawn(async move { barrier.wait().await.expect("an answer") })
+    };
+    let place = name("barrier:a#0");
+    let fences = |view: &LockView| view.holders.iter().map(|it| it.fence).collect::<Vec<_>>();
+    let (first, second) = (wait(0), wait(1));
+    let before = client.until(&place, "two are there", |view| view.holders.len() == 2).await;
+    let before = fences(&before);
+    client.revoke(&place, None).await;
+    let are_others = |view: &LockView| {
+        view.holders.len() == 2 && fences(view).iter().all(|fence| !before.contains(fence))
+    };
+    client.until(&place, "two others are there", are_others).await;
+    assert!(!first.is_finished() && !second.is_finished(), "one is missing");
+    let third = wait(2);
+    for waiting in [first, second, third] {
+        assert_eq!(finish(waiting).await, 0);
+    }
 }
 
 /// P10 (B175): a barrier of many opens when all are there, and not before.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Change, ConnectContext, DowngradeOutcome,
     DowngradeRequest, EventStream, Feature, LockName, LockView, Moment, Profile, Query,
     ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome,
     RevokeRequest, VersionedValue, Wait, WriteOutcome, WriteRequest,
@@ -24,6 +24,13 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(store: Arc<Store>, context: ConnectContext) -> Self {
         Self { store, context }
+    }
+
+    fn require(&self, feature: Feature) -> Result<()> {
+        if self.store.has(Defect::ServesWhatItLacks) {
+            return Ok(());
+        }
+        self.store.profile.require(feature)
     }
 }
 
@@ -132,14 +139,17 @@ impl Backend for Connection {
 
     fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
         Box::pin(async move {
-            self.store.profile.require(Feature::Values)?;
+            self.require(Feature::Values)?;
             Ok(self.store.read(&name))
         })
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
         Box::pin(async move {
-            self.store.profile.require(Feature::Values)?;
+            self.require(Feature::Values)?;
+            if matches!(request.change, Change::Put { keep: Some(_), .. }) {
+                self.require(Feature::ValueExpiry)?;
+            }
             if self.store.has(Defect::WriteIsTwoSteps) {
                 let there = self.store.read(&request.name);
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -150,6 +160,9 @@ impl Backend for Connection {
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
-        Box::pin(async move { Ok(self.store.watch()) })
+        Box::pin(async move {
+            self.require(Feature::Events)?;
+            Ok(self.store.watch())
+        })
     }
 }

@@ -58,6 +58,10 @@ pub(crate) enum Defect {
     VersionsBeginAnew,
     ChangeIsUntold,
     ValueNeverEnds,
+    HoldersEndTogether,
+    ExpiryWakesNobody,
+    ServesWhatItLacks,
+    RemainingIsUntold,
 }
 
 impl Defect {
@@ -136,5 +140,12 @@ impl Defect {
         (Self::NeverExpires, "once::that_is_cancelled_is_kept_for_at_least"),
         (Self::DoubleGrant, "reentrance::excludes_other_holders"),
         (Self::WaiterOutlivesCancel, "reentrance::that_is_cancelled_is_not_counted"),
+        (Self::NeverExpires, "permits::that_expire_let_the_next_in"),
+        (Self::HoldersEndTogether, "permits::that_expire_let_the_next_in"),
+        (Self::ExpiresEarly, "permits::that_expire_let_the_next_in"),
+        (Self::ExpiryWakesNobody, "shared::holders_that_expire_let_a_writer_in"),
+        (Self::ExpiresEarly, "shared::holders_that_expire_let_a_writer_in"),
+        (Self::RevokeIsUntold, "shared_state::barriers_outlast_places_that_are_taken_away"),
+        (Self::RemainingIsUntold, "refresh::cost_one_read_while_they_are_fresh"),
     ];
 }

@@ -27,6 +27,10 @@ const IGNORED: &[(&str, &str)] = &[
     ("process::fences_rise_over_processes", ONE_PROCESS),
     ("process::workers_never_overlap", ONE_PROCESS),
     ("process::killed_workers_lose_nothing", ONE_PROCESS),
+    ("process::that_dies_leaves_its_barrier", ONE_PROCESS),
+    ("process::that_dies_has_counted", ONE_PROCESS),
+    ("process::that_dies_leaves_a_refresh_to_the_next", ONE_PROCESS),
+    ("process::that_dies_is_followed_as_leader", ONE_PROCESS),
 ];
 
 const ONE_PROCESS: &str = "it lives in one process";

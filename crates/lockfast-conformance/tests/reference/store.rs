@@ -133,6 +133,7 @@ impl Store {
             return None;
         }
         let remaining = stored.ends.map(|ends| ends.remaining(now));
+        let remaining = remaining.filter(|_| !self.has(Defect::RemainingIsUntold));
         Some(VersionedValue { remaining, ..stored.value.clone() })
     }
 
@@ -212,10 +213,13 @@ impl Store {
         let state = &mut *self.lock();
         for name in state.locks.keys().cloned().collect::<Vec<_>>() {
             let claims = state.locks.get_mut(&name).unwrap();
+            let lapsed = |granted: &Granted| granted.expires.has_passed(now);
+            let all_end = self.has(Defect::HoldersEndTogether)
+                && claims.iter().any(|claim| claim.granted.as_ref().is_some_and(lapsed));
             let ended: Vec<Claim> = claims
                 .extract_if(.., |claim| match &claim.granted {
                     Some(granted) => {
-                        granted.expires.has_passed(now) && !self.has(Defect::NeverExpires)
+                        (all_end || lapsed(granted)) && !self.has(Defect::NeverExpires)
                     }
                     None => match claim.request.wait {
                         Wait::Until(at) if self.has(Defect::TimeoutIsEarly) => {
@@ -229,7 +233,9 @@ impl Store {
             for claim in ended {
                 self.end(state, &name, claim, WatchKind::Expired);
             }
-            self.settle(state, &name);
+            if !self.has(Defect::ExpiryWakesNobody) {
+                self.settle(state, &name);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use lockfast_core::{EventStream, LockName, Result, WatchEvent, WatchKind};
+use lockfast_core::{EventStream, Feature, LockName, Result, WatchEvent, WatchKind};
 
 use crate::store::Store;
 
@@ -26,6 +26,8 @@ impl Events {
     /// Nothing is heard until they are [resumed](Self::resume).
     pub(super) fn new(store: Arc<Store>, name: LockName) -> Result<Self> {
         store.check_process().map_err(|error| error.with_lock(&name))?;
+        let events = store.backend.profile().require(Feature::Events);
+        events.map_err(|error| error.with_lock(&name))?;
         Ok(Self { store, name, stream: None })
     }
 

@@ -151,8 +151,8 @@ impl Leader {
     /// Safe: it only looks.
     ///
     /// # Errors
-    /// What [`Options::check`] says of the options; when the store cannot tell, or tells nobody what
-    /// happens in it.
+    /// What [`Options::check`] says of the options; [`ErrorKind::Unsupported`] on a store that tells
+    /// nobody what happens in it; when the store cannot tell.
     pub async fn observe(&self) -> Result<Observer> {
         self.lock.check()?;
         Observer::open(Arc::clone(self.lock.store()), self.name().clone()).await
