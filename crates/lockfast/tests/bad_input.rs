@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast::backend::{
-    AcquireOutcome, AcquireRequest, Backend, BoxFuture, Query, ReleaseRequest, RenewOutcome,
-    RenewRequest, RevokeRequest, WriteRequest,
+    AcquireOutcome, AcquireRequest, Backend, BoxFuture, DowngradeOutcome, DowngradeRequest, Query,
+    ReleaseRequest, RenewOutcome, RenewRequest, RevokeRequest, WriteRequest,
 };
 use lockfast::{
     Attempt, Error, ErrorKind, EventStream, Fence, Guarantee, Holder, Label, LockName, LockView,
@@ -235,6 +235,10 @@ impl Backend for Bare {
     }
 
     fn renew(&self, _: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
+        nothing()
+    }
+
+    fn downgrade(&self, _: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
         nothing()
     }
 

@@ -143,14 +143,14 @@ impl DerefMut for OneCluster {
 /// Where a story happens: on a server of its own, or at a member of a cluster that does not lead.
 #[derive(Debug)]
 pub enum Home {
-    Alone(Etcd),
+    Alone(Box<Etcd>),
     Member(Arc<OneCluster>, usize),
 }
 
 impl Home {
     /// A server of its own.
     pub fn alone() -> Self {
-        Self::Alone(Etcd::start())
+        Self::Alone(Box::new(Etcd::start()))
     }
 
     /// A member of a cluster in which nothing is left of the story before.
