@@ -37,6 +37,20 @@ impl Lease {
 
     /// Why it was lost, if that happens within `limit`.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let guard = Locker::connect("memory:")?.lock("nightly-report")?;
+    /// while guard.lost_within(Duration::from_millis(10))?.is_none() {
+    ///     println!("another page"); // and look again after each
+    /// #   break;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
     pub fn lost_within(&self, limit: Duration) -> Result<Option<LossCause>> {
@@ -127,6 +141,20 @@ impl LeaseChanges {
     }
 
     /// The next status, if one comes within `limit`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let guard = Locker::connect("memory:")?.lock("nightly-report")?;
+    /// let mut changes = guard.changes();
+    /// while let Some(status) = changes.next_within(Duration::from_millis(10))? {
+    ///     println!("{status:?}"); // held, and then nothing new
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).
@@ -247,6 +275,19 @@ impl MultiGuard {
     }
 
     /// Why any of them was lost, if that happens within `limit`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let guard = Locker::connect("memory:")?.multi(["account/3", "account/7"])?.acquire()?;
+    /// if let Some(cause) = guard.lost_within(Duration::from_millis(10))? {
+    ///     println!("stopped: {cause}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::BlockingInAsync`](crate::ErrorKind::BlockingInAsync).

@@ -79,7 +79,7 @@ impl Leader {
 /// [`crate::Campaign`], blocking.
 ///
 /// ```
-/// use lockfast::{LeaderEvent, blocking::Locker};
+/// use lockfast::blocking::{LeaderEvent, Locker};
 ///
 /// # fn main() -> lockfast::Result<()> {
 /// let mut campaign = Locker::connect("memory:")?.leader("scheduler")?.campaign()?;
@@ -115,6 +115,20 @@ impl Campaign {
 
     /// The next event, if one comes within `limit`.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let mut campaign = Locker::connect("memory:")?.leader("scheduler")?.campaign()?;
+    /// match campaign.next_within(Duration::from_secs(10))? {
+    ///     Some(event) => println!("{event:?}"),
+    ///     None => println!("somebody else leads"), // and look after other things
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`next`](Self::next).
     pub fn next_within(&mut self, limit: Duration) -> Result<Option<LeaderEvent>> {
@@ -130,7 +144,22 @@ impl Campaign {
     }
 }
 
-/// [`crate::LeaderEvent`], blocking.
+/// [`crate::LeaderEvent`], blocking: the lease of a term can be waited for without `async`.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::blocking::{LeaderEvent, Locker};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let mut campaign = Locker::connect("memory:")?.leader("scheduler")?.campaign()?;
+/// if let LeaderEvent::Elected { term, lease } = campaign.next()? {
+///     println!("leading with term {term}");
+///     let lost = lease.lost_within(Duration::from_millis(10))?;
+///     assert!(lost.is_none());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LeaderEvent {
@@ -191,6 +220,19 @@ impl Observer {
     }
 
     /// Who leads, if that changes within `limit`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let mut observer = Locker::connect("memory:")?.leader("scheduler")?.observe()?;
+    /// while let Some(leadership) = observer.next_within(Duration::from_millis(10))? {
+    ///     println!("{leadership:?}"); // vacant, and then nothing new
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`next`](Self::next).

@@ -492,7 +492,7 @@ impl EventStream {
         block_on(async { Ok(self.0.next().await) })
     }
 
-    /// The next event, if one comes within `limit`.
+    /// The next event, if one comes within `limit`. See [`Heard`] for an example.
     ///
     /// # Errors
     /// [`ErrorKind::BlockingInAsync`].
@@ -506,6 +506,25 @@ impl EventStream {
 }
 
 /// What came of [`EventStream::next_within`].
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast::blocking::{Heard, Locker};
+///
+/// # fn main() -> lockfast::Result<()> {
+/// let locker = Locker::connect("memory:")?;
+/// let mut events = locker.watch()?;
+/// let _guard = locker.lock("nightly-report")?;
+/// loop {
+///     match events.next_within(Duration::from_millis(100))? {
+///         Heard::Event(event) => println!("{} {}", event.name, event.kind.as_str()),
+///         Heard::Nothing => break, // or look after other things, and go on
+///         Heard::End => events = locker.watch()?,
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub enum Heard {
     /// This happened.

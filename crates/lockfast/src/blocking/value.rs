@@ -221,6 +221,19 @@ impl Latch {
 
     /// Whether none is left within `limit`.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let imported = Locker::connect("memory:")?.latch("import", 1)?;
+    /// assert!(!imported.wait_within(Duration::from_millis(10))?); // one is left
+    /// imported.count_down()?;
+    /// assert!(imported.wait_within(Duration::from_secs(10))?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`wait`](Self::wait).
     pub fn wait_within(&self, limit: Duration) -> Result<bool> {
@@ -296,6 +309,19 @@ impl Barrier {
 
     /// Which round it was, if all come within `limit`; otherwise this one leaves. When the last one comes
     /// just then, the others may go on without it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let ready = Locker::connect("memory:")?.barrier("migration/phase-1", 2)?;
+    /// if ready.wait_within(Duration::from_millis(10))?.is_none() {
+    ///     println!("the other one is late");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`wait`](Self::wait).

@@ -133,6 +133,20 @@ impl SharedValue {
     ///
     /// This does not fail: options that are not possible are refused by the next call that can fail,
     /// before anything is touched.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lockfast::{Locker, Options};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:").await?;
+    /// let soon = Options::default().request_timeout(Duration::from_secs(1)).retries(0);
+    /// let counter = locker.value("counter")?.with_options(soon); // an answer in a second, or an error
+    /// assert!(counter.read().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_options(mut self, options: Options) -> Self {
         self.flaw = match Policy::new(&options, self.store.backend.profile()) {
