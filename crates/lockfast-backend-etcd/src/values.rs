@@ -272,7 +272,7 @@ impl Store {
             }
         };
         let version = version_of(kv.mod_revision);
-        Ok(Some(VersionedValue { version, bytes: bytes.to_vec(), remaining }))
+        Ok(Some(VersionedValue::new(version, bytes.to_vec(), remaining)))
     }
 }
 

@@ -38,6 +38,7 @@ impl fmt::Debug for Version {
 
 /// A value as it was read.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VersionedValue {
     /// Which write it comes from.
     pub version: Version,
@@ -51,6 +52,11 @@ pub struct VersionedValue {
 impl VersionedValue {
     /// The longest value, in bytes.
     pub const BYTES_MAX: usize = 64 * 1024;
+
+    /// A value that comes from this write, and that the store keeps for so much longer.
+    pub fn new(version: Version, bytes: Vec<u8>, remaining: Option<Duration>) -> Self {
+        Self { version, bytes, remaining }
+    }
 
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for a value that is too long.

@@ -230,5 +230,5 @@ async fn jobs_and_elections_work_behind_it() {
 
 /// What a task brings, which does not hang.
 async fn within<T>(task: tokio::task::JoinHandle<T>) -> T {
-    tokio::time::timeout(30 * SECOND, task).await.expect("it goes on").unwrap()
+    tokio::time::timeout(30 * SECOND, task).await.unwrap().unwrap()
 }
