@@ -63,7 +63,7 @@ impl Values {
             Some(ends_ns) if *ends_ns <= now_ns => return None,
             ends_ns => ends_ns.map(|ends_ns| Duration::from_nanos(ends_ns - now_ns)),
         };
-        Some(VersionedValue { version: *version, bytes: bytes.clone(), remaining })
+        Some(VersionedValue::new(*version, bytes.clone(), remaining))
     }
 
     /// Writes if what is there is what was expected; whether anything was changed.

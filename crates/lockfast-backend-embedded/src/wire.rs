@@ -396,11 +396,9 @@ impl Wire {
             let value = statement.query_row(params![name.as_str(), signed(now_us)], |row| {
                 let ends_us: i64 = row.get(2)?;
                 let left_us = (ends_us > 0).then(|| ends_us as u64 - now_us);
-                Ok(VersionedValue {
-                    version: Version::from_bytes(row.get(0)?),
-                    bytes: row.get(1)?,
-                    remaining: left_us.map(Duration::from_micros),
-                })
+                let version = Version::from_bytes(row.get(0)?);
+                let remaining = left_us.map(Duration::from_micros);
+                Ok(VersionedValue::new(version, row.get(1)?, remaining))
             });
             value.optional()
         };

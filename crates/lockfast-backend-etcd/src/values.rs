@@ -268,7 +268,7 @@ impl Store {
             lease => Some(self.left_of(lease).await?),
         };
         let version = version_of(kv.mod_revision);
-        Ok(Some(VersionedValue { version, bytes: bytes.to_vec(), remaining }))
+        Ok(Some(VersionedValue::new(version, bytes.to_vec(), remaining)))
     }
 
     /// The whole seconds for which the lease of a value lasts.

@@ -57,7 +57,7 @@ fn read_value(row: &Answer, at: usize) -> Result<VersionedValue, Failure> {
         VersionedValue::check(&bytes).ok()?;
         let left_us = row.number(at + 2)?;
         let remaining = (left_us > 0).then(|| Duration::from_micros(left_us));
-        Some(VersionedValue { version, bytes, remaining })
+        Some(VersionedValue::new(version, bytes, remaining))
     };
     read().ok_or_else(nonsense)
 }

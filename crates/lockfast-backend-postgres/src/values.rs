@@ -65,5 +65,5 @@ fn read_value(row: &Row) -> Result<Option<VersionedValue>, Failure> {
     let left_us: Option<i64> = get(row, 2)?;
     let remaining = left_us.map(|us| u64::try_from(us).map(Duration::from_micros));
     let remaining = remaining.transpose().map_err(|_| nonsense())?;
-    Ok(Some(VersionedValue { version, bytes, remaining }))
+    Ok(Some(VersionedValue::new(version, bytes, remaining)))
 }

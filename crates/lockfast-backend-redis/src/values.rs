@@ -204,7 +204,7 @@ fn read_value(
         let key = format!("lockfast:{{{}{name}}}:value", store.config().prefix);
         return Err(failure::of_server("LFCORRUPT", Some(&key)));
     };
-    Ok(Some(VersionedValue { version, bytes: bytes.to_vec(), remaining }))
+    Ok(Some(VersionedValue::new(version, bytes.to_vec(), remaining)))
 }
 
 fn nonsense() -> Failure {

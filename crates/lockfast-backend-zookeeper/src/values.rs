@@ -214,12 +214,8 @@ impl Found {
 
     fn value(&self, path: &str) -> Result<Option<VersionedValue>, Failure> {
         let bytes = self.stored(path)?.bytes;
-        let value = |bytes: &[u8]| VersionedValue {
-            version: version_of(&self.stat),
-            bytes: bytes.to_vec(),
-            remaining: None,
-        };
-        Ok(bytes.map(value))
+        let version = version_of(&self.stat);
+        Ok(bytes.map(|bytes| VersionedValue::new(version, bytes.to_vec(), None)))
     }
 }
 

@@ -60,10 +60,11 @@ impl fmt::Debug for Version {
 /// }
 ///
 /// let version = Version::from_bytes([7; 16]);
-/// let read = VersionedValue { version, bytes: b"10".to_vec(), remaining: None };
+/// let read = VersionedValue::new(version, b"10".to_vec(), None);
 /// assert_eq!(stock(&read), Some(10));
 /// ```
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VersionedValue {
     /// Which write it comes from.
     pub version: Version,
@@ -77,6 +78,12 @@ pub struct VersionedValue {
 impl VersionedValue {
     /// The longest value, in bytes.
     pub const BYTES_MAX: usize = 64 * 1024;
+
+    /// A value that comes from this write, and that the store keeps for so much longer. See [`VersionedValue`] for an
+    /// example.
+    pub fn new(version: Version, bytes: Vec<u8>, remaining: Option<Duration>) -> Self {
+        Self { version, bytes, remaining }
+    }
 
     /// Refuses a value that is too long.
     ///

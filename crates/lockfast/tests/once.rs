@@ -59,7 +59,7 @@ async fn a_lock_delay_does_not_add_to_at_least() {
 #[tokio::test]
 async fn a_job_learns_that_its_lock_is_gone() {
     let locker = Locker::connect("memory:").await.unwrap();
-    // It is looked after every 5 s, so that whoever sleeps until then has to be woken.
+    // It is looked after every 5 s, and the others every second, for which somebody has to be woken.
     let long = start(&locker.once("long", 3600 * SECOND).unwrap()).await;
     for round in 0..2 {
         let job = locker.once("short", 6 * SECOND).unwrap();
@@ -67,7 +67,7 @@ async fn a_job_learns_that_its_lock_is_gone() {
             (start(&locker.once("kept", 6 * SECOND).unwrap()).await, start(&job).await);
         // Whoever knows the holder gives it back behind the job's back.
         locker.release_detached("short", gone.holder()).await.unwrap();
-        let lost = tokio::time::timeout(5 * SECOND, gone.lost()).await.expect("it is told");
+        let lost = tokio::time::timeout(3 * SECOND, gone.lost()).await.unwrap();
         assert_eq!(lost, LossCause::Forgotten, "{round}");
         assert_eq!((kept.status(), long.status()), (LeaseStatus::Held, LeaseStatus::Held));
         assert!(matches!(gone.finish().await.unwrap(), Released::AlreadyLost(_)));
@@ -78,7 +78,7 @@ async fn a_job_learns_that_its_lock_is_gone() {
     tokio::time::sleep(6 * SECOND).await;
     let gone = start(&locker.once("short", 6 * SECOND).unwrap()).await;
     locker.release_detached("short", gone.holder()).await.unwrap();
-    let lost = tokio::time::timeout(5 * SECOND, gone.lost()).await.expect("it is told");
+    let lost = tokio::time::timeout(3 * SECOND, gone.lost()).await.unwrap();
     assert_eq!(lost, LossCause::Forgotten);
 }
 

@@ -25,7 +25,7 @@ const PRIMITIVES: [(&str, f64); 8] = [
     ("RwLock, read", 2.0),
     ("Semaphore", 2.0),
     ("Mutex by a Holder", 12.0),
-    ("MultiLock of one", 8.0),
+    ("MultiLock of one", 10.0),
     ("Once", 12.0),
     ("Leader", 250.0),
 ];

@@ -134,7 +134,8 @@ impl Store {
         }
         let remaining = stored.ends.map(|ends| ends.remaining(now));
         let remaining = remaining.filter(|_| !self.has(Defect::RemainingIsUntold));
-        Some(VersionedValue { remaining, ..stored.value.clone() })
+        let VersionedValue { version, bytes, .. } = stored.value.clone();
+        Some(VersionedValue::new(version, bytes, remaining))
     }
 
     pub(crate) fn write(&self, context: &ConnectContext, request: WriteRequest) -> WriteOutcome {
@@ -180,7 +181,7 @@ impl Store {
         let outcome = match request.change {
             Change::Put { bytes, keep } => {
                 let ends = keep.map(|keep| Moment::now() + keep);
-                let value = VersionedValue { version, bytes, remaining: None };
+                let value = VersionedValue::new(version, bytes, None);
                 state.values.insert(key, Stored { id: request.id, value, ends });
                 WriteOutcome::Written(Some(version))
             }

@@ -68,6 +68,7 @@ pub struct SharedValue {
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Update {
     /// This value.
     Put(Vec<u8>),
@@ -359,7 +360,9 @@ impl SharedValue {
             match decide(self.change(expected, change).await?)? {
                 WriteOutcome::Written(version) => {
                     let remaining = self.keep;
-                    return Ok(version.map(|version| VersionedValue { version, bytes, remaining }));
+                    return Ok(
+                        version.map(|version| VersionedValue::new(version, bytes, remaining))
+                    );
                 }
                 WriteOutcome::Conflict(now) => there = now,
             }
