@@ -135,7 +135,7 @@ pub(crate) fn missing_from(text: &str) -> impl Iterator<Item = &'static str> {
 
 impl Store {
     fn start(&self) -> String {
-        format!("| `{}` |", self.url)
+        format!("| {} |", figures::label(self.name, self.url))
     }
 
     fn end(&self) -> String {

@@ -18,3 +18,11 @@ pub(crate) fn build() -> Result<()> {
 pub(crate) fn measure(what: &str, store: &str) -> Result<Value> {
     built("examples/figures", &[what, store])
 }
+
+/// How a table calls a store: with the server that stood for it, where its URL can mean several.
+pub(crate) fn label(store: &str, url: &str) -> String {
+    match store {
+        "mysql" => format!("`{url}` (MariaDB)"),
+        _ => format!("`{url}`"),
+    }
+}

@@ -12,7 +12,7 @@ use crate::page;
 use crate::step::timed;
 
 const PICTURE: &str = "docs/optimistic.svg";
-const STORES: [&str; 6] = ["memory", "embedded", "redis", "postgres", "mysql", "etcd"];
+const STORES: [&str; 7] = ["memory", "embedded", "redis", "postgres", "mysql", "etcd", "zookeeper"];
 const CLIENTS: [usize; 3] = [1, 8, 64];
 const VALUES: [usize; 2] = [1, 1000];
 
@@ -60,18 +60,19 @@ fn tables(measured: &[(&str, Value)]) -> Result<String> {
          lock, updates a second | ratio |\n|---|---|---|---|---|---|---|\n",
     );
     let mut refusals = String::new();
-    for (store, figures) in measured {
-        if let Some(refusal) = figures["refused"].as_str() {
+    for (store, measured) in measured {
+        if let Some(refusal) = measured["refused"].as_str() {
             let _ = writeln!(refusals, "\nNot measured on `{store}:`: {refusal}.");
             continue;
         }
+        let label = figures::label(store, &format!("{store}:"));
         for values in VALUES {
             for clients in CLIENTS {
-                let case = Case::read(figures, values, clients)?;
+                let case = Case::read(measured, values, clients)?;
                 let ratio = case.optimistic.over(&case.locked);
                 let _ = writeln!(
                     text,
-                    "| `{store}:` | {} | {clients} | {} | {:.2} | {} | **{}** ± {:.0} % |",
+                    "| {label} | {} | {clients} | {} | {:.2} | {} | **{}** ± {:.0} % |",
                     thousands(values as f64),
                     thousands(case.optimistic.median()),
                     case.tries.median(),
@@ -89,15 +90,15 @@ fn tables(measured: &[(&str, Value)]) -> Result<String> {
 
 fn picture(measured: &[(&str, Value)]) -> Result<String> {
     let mut panels = Vec::new();
-    for (store, figures) in measured {
-        if figures["refused"].is_string() {
+    for (store, measured) in measured {
+        if measured["refused"].is_string() {
             continue;
         }
         let mut lines = Vec::new();
         for (values, dashed) in [(VALUES[0], false), (VALUES[1], true)] {
             let cases: Vec<Case> = CLIENTS
                 .iter()
-                .map(|clients| Case::read(figures, values, *clients))
+                .map(|clients| Case::read(measured, values, *clients))
                 .collect::<Result<_>>()?;
             let line = |class, sample: fn(&Case) -> &Sample| {
                 let points = cases.iter().map(|case| sample(case).median()).collect();
@@ -106,7 +107,8 @@ fn picture(measured: &[(&str, Value)]) -> Result<String> {
             lines.push(line("optimistic", |case| &case.optimistic));
             lines.push(line("locked", |case| &case.locked));
         }
-        panels.push(Panel { title: format!("{store}:"), lines });
+        let title = figures::label(store, &format!("{store}:")).replace('`', "");
+        panels.push(Panel { title, lines });
     }
     let legend = [
         ("optimistic", false, "optimistic, 1 value"),
@@ -146,6 +148,16 @@ mod tests {
         assert!(text.ends_with("\nNot measured on `mysql:`: it has no values: a test says so.\n"));
         let picture = picture(&measured).unwrap();
         assert_eq!(picture.matches("<polyline").count(), 4);
+    }
+
+    /// Whoever reads the figures of a store that stands for two servers sees which one it was.
+    #[test]
+    fn the_server_behind_a_store_is_named() {
+        let measured = [("mysql", figures()), ("zookeeper", figures())];
+        let text = tables(&measured).unwrap();
+        assert_eq!(text.matches("\n| `mysql:` (MariaDB) | ").count(), 6, "{text}");
+        assert_eq!(text.matches("\n| `zookeeper:` | ").count(), 6, "{text}");
+        assert!(picture(&measured).unwrap().contains(">mysql: (MariaDB)</text>"));
     }
 
     #[test]
