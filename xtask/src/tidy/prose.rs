@@ -49,8 +49,13 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
         .collect()
 }
 
+/// Where links lead, and what pictures show, in either way to write them.
 fn targets(line: &str) -> Vec<&str> {
-    line.match_indices("](").filter_map(|(at, _)| line[at + 2..].split(')').next()).collect()
+    let between = |start: &'static str, end: char| {
+        let found = line.match_indices(start).map(move |(at, _)| &line[at + start.len()..]);
+        found.filter_map(move |rest| rest.split(end).next())
+    };
+    between("](", ')').chain(between("src=\"", '"')).collect()
 }
 
 fn flaw(tree: &Tree, from: &File, link: &str) -> Option<&'static str> {
@@ -119,10 +124,12 @@ mod tests {
     fn links_lead_somewhere() {
         let page = "# P\n[a](../README.md) [b](x.md#the-open-step-1) [c](#p) [d](.)\n\
                     [e](https://example.org/z) ![f](gone.png) [g](x.md#gone) [h](../../out.md)\n\
+                    <img alt=\"j\" src=\"there.svg\"> <img src=\"gone.svg\"> ![k](lost.svg)\n\
                     ```\n[i](gone.md)\n```\n";
         let tree = sample(&[
             ("README.md", "# R\n"),
             ("docs/p.md", page),
+            ("docs/there.svg", "<svg/>"),
             ("docs/x.md", "# X\n## The *open* step (1)\n"),
         ]);
         assert_eq!(
@@ -131,6 +138,8 @@ mod tests {
                 "docs/p.md:3: link gone.png: there is no such file",
                 "docs/p.md:3: link x.md#gone: there is no such heading",
                 "docs/p.md:3: link ../../out.md: leads out of the repository",
+                "docs/p.md:4: link lost.svg: there is no such file",
+                "docs/p.md:4: link gone.svg: there is no such file",
             ]
         );
     }
