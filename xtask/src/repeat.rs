@@ -31,13 +31,13 @@ const STORES: &[Store] = &[
         name: "postgres",
         package: "lockfast-backend-postgres",
         tests: ALL,
-        also: &["advisory"],
+        also: &["advisory", "postgres-shedlock"],
     },
     Store {
         name: "mariadb",
         package: "lockfast-backend-mysql",
         tests: |target| !target.contains("mysql"),
-        also: &[],
+        also: &["mariadb-shedlock"],
     },
     Store {
         name: "mysql",
@@ -263,9 +263,10 @@ mod tests {
             };
             tests.iter().map(show).collect::<Vec<_>>()
         };
-        assert_eq!(of("mariadb"), ["faults ", "stores mariadb::"]);
+        assert_eq!(of("mariadb"), ["faults ", "stores mariadb::", "stores mariadb-shedlock::"]);
         assert_eq!(of("mysql"), ["faults_mysql ", "stores mysql::"]);
-        assert_eq!(of("postgres"), ["rights ", "stores postgres::", "stores advisory::"]);
+        let scenarios = ["stores postgres::", "stores advisory::", "stores postgres-shedlock::"];
+        assert_eq!(of("postgres"), [&["rights "][..], &scenarios].concat());
     }
 
     #[test]

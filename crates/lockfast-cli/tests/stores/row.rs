@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use lockfast_faults::etcd;
 use lockfast_faults::mysql::{Flavor, Mysql};
@@ -23,11 +23,13 @@ pub(crate) struct Row {
     /// The first part of its tests' names.
     pub(crate) name: &'static str,
     /// The schemes that its servers stand for.
-    schemes: &'static [&'static str],
+    pub(crate) schemes: &'static [&'static str],
     /// Starts the servers.
     start: fn() -> Started,
     pub(crate) has_shared: bool,
     pub(crate) has_permits: bool,
+    /// Whether those who wait stand in a line, where they are counted.
+    pub(crate) has_line: bool,
     /// Whether waiters are served in order of arrival.
     pub(crate) is_fair: bool,
     /// Whether it sees the end of a process, before any ttl.
@@ -39,124 +41,108 @@ pub(crate) struct Row {
     pub(crate) has_detached: bool,
     /// Whether it keeps values that end by themselves.
     pub(crate) has_refresh: bool,
+    /// Whether `doctor` looks at it.
+    pub(crate) has_doctor: bool,
+    /// How many characters a name can have.
+    pub(crate) name_chars: usize,
+    /// What is said to do about a mode that it lacks.
+    pub(crate) advice: &'static str,
 }
+
+type Asked = dyn Fn(&str) -> u64 + Send + Sync;
 
 /// A store that runs: its URL, and what ends when it is dropped.
 struct Started {
     url: String,
+    /// How many have asked for a lock so far, where that is seen by no other way.
+    asked: Option<Arc<Asked>>,
     _servers: Box<dyn Any + Send>,
 }
 
-/// All stores whose locks reach several processes.
-pub(crate) const ROWS: &[Row] = &[
+impl Started {
+    fn new(url: String, servers: impl Any + Send) -> Self {
+        Self { url, asked: None, _servers: Box::new(servers) }
+    }
+}
+
+/// A store on a server that lacks nothing but that it does not see the ends of processes.
+const fn full(name: &'static str, schemes: &'static [&'static str], start: fn() -> Started) -> Row {
     Row {
-        name: "embedded",
-        schemes: &["embedded"],
-        start: start_embedded,
+        name,
+        schemes,
+        start,
         has_shared: true,
         has_permits: true,
-        is_fair: true,
-        sees_processes: true,
-        is_session: false,
-        has_detached: true,
-        has_refresh: true,
-    },
-    Row {
-        name: "redis",
-        schemes: &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"],
-        start: start_redis,
-        has_shared: true,
-        has_permits: true,
+        has_line: true,
         is_fair: true,
         sees_processes: false,
         is_session: false,
         has_detached: true,
         has_refresh: true,
-    },
+        has_doctor: true,
+        name_chars: 255,
+        advice: "use another store",
+    }
+}
+
+/// A table of ShedLock: a row there has one owner, nobody is told when it is free, and it has no column
+/// for anything else.
+const fn shedlock(
+    name: &'static str,
+    schemes: &'static [&'static str],
+    start: fn() -> Started,
+) -> Row {
     Row {
-        name: "redlock",
-        schemes: &["redlock"],
-        start: start_redlock,
+        has_shared: false,
+        has_permits: false,
+        has_line: false,
+        is_fair: false,
+        has_refresh: false,
+        has_doctor: false,
+        name_chars: 64,
+        advice: "use mode=lease",
+        ..full(name, schemes, start)
+    }
+}
+
+const POSTGRES: &[&str] = &["postgres", "postgresql"];
+const MYSQL: &[&str] = &["mysql", "mariadb"];
+
+/// All stores whose locks reach several processes, and what each lacks.
+pub(crate) const ROWS: &[Row] = &[
+    Row { sees_processes: true, ..full("embedded", &["embedded"], start_embedded) },
+    full(
+        "redis",
+        &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"],
+        start_redis,
+    ),
+    Row {
         has_shared: false,
         has_permits: false,
         is_fair: false,
-        sees_processes: false,
-        is_session: false,
-        has_detached: true,
         has_refresh: false,
+        ..full("redlock", &["redlock"], start_redlock)
     },
+    full("postgres", POSTGRES, start_postgres),
     Row {
-        name: "postgres",
-        schemes: &["postgres", "postgresql"],
-        start: start_postgres,
-        has_shared: true,
-        has_permits: true,
-        is_fair: true,
-        sees_processes: false,
-        is_session: false,
-        has_detached: true,
-        has_refresh: true,
-    },
-    Row {
-        name: "advisory",
-        schemes: &["postgres", "postgresql"],
-        start: start_advisory,
-        has_shared: true,
         has_permits: false,
-        is_fair: true,
         sees_processes: true,
         is_session: true,
         has_detached: false,
         has_refresh: false,
+        advice: "use mode=lease",
+        ..full("advisory", POSTGRES, start_advisory)
     },
+    shedlock("postgres-shedlock", POSTGRES, start_postgres_shedlock),
+    full("mariadb", MYSQL, start_mariadb),
+    shedlock("mariadb-shedlock", MYSQL, start_mariadb_shedlock),
+    full("mysql", MYSQL, start_mysql),
     Row {
-        name: "mariadb",
-        schemes: &["mysql", "mariadb"],
-        start: start_mariadb,
-        has_shared: true,
-        has_permits: true,
-        is_fair: true,
-        sees_processes: false,
-        is_session: false,
-        has_detached: true,
-        has_refresh: true,
-    },
-    Row {
-        name: "mysql",
-        schemes: &["mysql", "mariadb"],
-        start: start_mysql,
-        has_shared: true,
-        has_permits: true,
-        is_fair: true,
-        sees_processes: false,
-        is_session: false,
-        has_detached: true,
-        has_refresh: true,
-    },
-    Row {
-        name: "zookeeper",
-        schemes: &["zookeeper", "zookeepers"],
-        start: start_zookeeper,
-        has_shared: true,
-        has_permits: true,
-        is_fair: true,
-        sees_processes: false,
-        is_session: false,
         has_detached: false,
         has_refresh: false,
+        ..full("zookeeper", &["zookeeper", "zookeepers"], start_zookeeper)
     },
-    Row {
-        name: "etcd",
-        schemes: &["etcd", "etcds"],
-        start: start_etcd,
-        has_shared: true,
-        has_permits: true,
-        is_fair: true,
-        sees_processes: false,
-        is_session: false,
-        has_detached: true,
-        has_refresh: true,
-    },
+    full("etcd", &["etcd", "etcds"], start_etcd),
 ];
 
 /// Schemes without a row, and why.
@@ -165,12 +151,12 @@ const NOT_SHARED: &[(&str, &str)] = &[("memory", "its locks reach one process on
 fn start_embedded() -> Started {
     let directory = TempDir::new().unwrap();
     let url = format!("embedded:{}", directory.path().join("store").display());
-    Started { url, _servers: Box::new(directory) }
+    Started::new(url, directory)
 }
 
 fn start_redis() -> Started {
     let server = redis::Setup::new().user("app", SECRET, "~* &* +@all").start();
-    Started { url: server.url(), _servers: Box::new(server) }
+    Started::new(server.url(), server)
 }
 
 fn start_redlock() -> Started {
@@ -178,40 +164,98 @@ fn start_redlock() -> Started {
     let places = servers.each_ref().map(|server| server.address().to_string());
     // A busy machine is not a node that is gone.
     let url = format!("redlock://:{SECRET}@{}?node_timeout=2s", places.join(","));
-    Started { url, _servers: Box::new(servers) }
+    Started::new(url, servers)
 }
 
 fn start_postgres() -> Started {
-    start_postgres_with("")
+    let (server, url) = start_postgres_server();
+    Started::new(url, server)
 }
 
 fn start_advisory() -> Started {
-    start_postgres_with("?mode=advisory")
+    let (server, url) = start_postgres_server();
+    Started::new(url + "?mode=advisory", server)
 }
 
-fn start_postgres_with(options: &str) -> Started {
+fn start_postgres_server() -> (Postgres, String) {
     // It does not ask for the password: thousands of rounds of SCRAM without optimisation would be
     // most of what the processes do.
     let server = Postgres::start();
     server.sql("CREATE ROLE app LOGIN");
     server.sql("GRANT CREATE ON DATABASE postgres TO app");
-    let url = server.url_as("app", Some(SECRET)) + options;
-    Started { url, _servers: Box::new(server) }
+    let url = server.url_as("app", Some(SECRET));
+    (server, url)
+}
+
+/// The server notes who has asked for a row: nothing else tells that somebody waits.
+fn start_postgres_shedlock() -> Started {
+    let (server, url) = start_postgres_server();
+    for sql in [
+        "CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, lock_until TIMESTAMP NOT NULL, \
+         locked_at TIMESTAMP NOT NULL, locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))",
+        "GRANT SELECT, INSERT, UPDATE ON shedlock TO app",
+        "CREATE TABLE asked(name TEXT, owner TEXT, PRIMARY KEY (name, owner))",
+        "CREATE FUNCTION note_owner() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ \
+         BEGIN INSERT INTO public.asked VALUES (NEW.name, NEW.locked_by) ON CONFLICT DO NOTHING; \
+         RETURN NEW; END $$",
+        "CREATE TRIGGER note_owner BEFORE INSERT ON shedlock \
+         FOR EACH ROW EXECUTE FUNCTION note_owner()",
+    ] {
+        server.sql(sql);
+    }
+    let server = Arc::new(server);
+    let asked = count_owners({
+        let server = Arc::clone(&server);
+        move |sql| server.sql(sql)
+    });
+    Started { asked, ..Started::new(url + "?mode=shedlock", server) }
 }
 
 fn start_mariadb() -> Started {
-    start_flavor(Flavor::MariaDb)
+    let (server, url) = start_flavor(Flavor::MariaDb);
+    Started::new(url, server)
 }
 
 fn start_mysql() -> Started {
-    start_flavor(Flavor::MySql)
+    let (server, url) = start_flavor(Flavor::MySql);
+    Started::new(url, server)
 }
 
-fn start_flavor(flavor: Flavor) -> Started {
+fn start_flavor(flavor: Flavor) -> (Mysql, String) {
     let server = Mysql::start(flavor);
     server.sql(&format!("CREATE USER app IDENTIFIED BY '{SECRET}'"));
     server.sql("GRANT ALL ON lockfast.* TO app");
-    Started { url: server.url_as("app", Some(SECRET)), _servers: Box::new(server) }
+    let url = server.url_as("app", Some(SECRET));
+    (server, url)
+}
+
+/// As on PostgreSQL. The server's own character set holds few names.
+fn start_mariadb_shedlock() -> Started {
+    let (server, url) = start_flavor(Flavor::MariaDb);
+    for sql in [
+        "CREATE TABLE shedlock(name VARCHAR(64) NOT NULL, lock_until TIMESTAMP(3) NOT NULL, \
+         locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), \
+         locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name)) CHARACTER SET utf8mb4",
+        "CREATE TABLE asked(name VARCHAR(64), owner VARCHAR(255), PRIMARY KEY (name, owner)) \
+         CHARACTER SET utf8mb4",
+        "CREATE TRIGGER note_owner BEFORE INSERT ON shedlock FOR EACH ROW \
+         INSERT IGNORE INTO asked VALUES (NEW.name, NEW.locked_by)",
+    ] {
+        server.sql(sql);
+    }
+    let server = Arc::new(server);
+    let asked = count_owners({
+        let server = Arc::clone(&server);
+        move |sql| server.sql(sql)
+    });
+    Started { asked, ..Started::new(url + "?mode=shedlock", server) }
+}
+
+fn count_owners(ask: impl Fn(&str) -> String + Send + Sync + 'static) -> Option<Arc<Asked>> {
+    Some(Arc::new(move |lock| {
+        let count = ask(&format!("SELECT count(*) FROM asked WHERE name = '{lock}'"));
+        count.trim().parse().unwrap()
+    }))
 }
 
 fn start_etcd() -> Started {
@@ -219,7 +263,7 @@ fn start_etcd() -> Started {
     let mut server = etcd::Setup::new().option("--bcrypt-cost=4").start();
     server.add_user("app", SECRET, "");
     server.require_users();
-    Started { url: server.url_as("app", SECRET), _servers: Box::new(server) }
+    Started::new(server.url_as("app", SECRET), server)
 }
 
 fn start_zookeeper() -> Started {
@@ -230,7 +274,7 @@ fn start_zookeeper() -> Started {
     let access = Access { rights: "cdrw", scheme: "auth", id: "" };
     session.try_create("/locks", b"", Kind::Persistent, &[access]).unwrap();
     let url = format!("zookeeper://app:{SECRET}@{}/locks", server.address());
-    Started { url, _servers: Box::new(server) }
+    Started::new(url, server)
 }
 
 /// A row and its servers, once they are needed.
@@ -246,7 +290,16 @@ impl Site {
 
     /// The store's URL.
     pub(crate) fn url(&self) -> String {
-        self.started.lock().unwrap().get_or_insert_with(self.row.start).url.clone()
+        self.with(|started| started.url.clone())
+    }
+
+    /// How many have asked for a lock so far, where there is no line in which they could be counted.
+    pub(crate) fn asked(&self, lock: &str) -> Option<u64> {
+        self.with(|started| started.asked.clone()).map(|asked| asked(lock))
+    }
+
+    fn with<T>(&self, use_it: impl FnOnce(&Started) -> T) -> T {
+        use_it(self.started.lock().unwrap().get_or_insert_with(self.row.start))
     }
 
     /// Ends the servers.

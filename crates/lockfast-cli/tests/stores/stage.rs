@@ -34,13 +34,13 @@ pub(crate) struct Stage<'a> {
     pub(crate) sandbox: Sandbox,
     /// The scenario's lock. The names of all its locks start with this.
     pub(crate) lock: String,
-    _site: &'a Site,
+    site: &'a Site,
 }
 
 impl<'a> Stage<'a> {
     pub(crate) fn new(site: &'a Site, group: &str, scenario: &str) -> Self {
         let sandbox = Sandbox::on(&site.url());
-        Self { row: site.row, sandbox, lock: format!("{group}/{scenario}"), _site: site }
+        Self { row: site.row, sandbox, lock: format!("{group}/{scenario}"), site }
     }
 
     /// Starts the binary.
@@ -80,12 +80,27 @@ impl<'a> Stage<'a> {
         std::fs::write(self.sandbox.path("go"), "").unwrap();
     }
 
-    /// Starts `run LOCK OPTIONS… -- sh -c SCRIPT`, and returns when it has queued as number `place`.
+    /// Starts `run LOCK OPTIONS… -- sh -c SCRIPT`, and returns when it has queued as number `place`;
+    /// where there is no line, when it has asked.
     pub(crate) fn queue(&self, options: &[&str], script: &str, place: u64) -> Running {
         let command = ["--", "sh", "-c", script];
+        let crowd = self.crowd();
         let waiter =
             self.start(["run", self.lock.as_str()].iter().chain(options).chain(&command).copied());
-        waiter.until("the waiter to queue", || self.sandbox.waiting(&self.lock) >= place)
+        waiter.until("the waiter to queue", || self.has_joined(crowd, place, 1))
+    }
+
+    /// How many have asked for the scenario's lock so far, where there is no line.
+    pub(crate) fn crowd(&self) -> Option<u64> {
+        self.site.asked(&self.lock)
+    }
+
+    /// Whether the line has got that long, or so many have asked since there was that crowd.
+    pub(crate) fn has_joined(&self, crowd: Option<u64>, length: u64, newcomers: u64) -> bool {
+        match crowd {
+            None => self.sandbox.waiting(&self.lock) >= length,
+            Some(before) => self.crowd() >= Some(before + newcomers),
+        }
     }
 
     /// A command line that visits the place `place`, where only one may be at a time.

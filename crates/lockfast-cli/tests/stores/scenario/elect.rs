@@ -13,12 +13,14 @@ use crate::stage::Stage;
 pub(super) const GROUP: Group = Group {
     name: "elect",
     scenarios: &[
-        scenario("one_of_many_leads", one_of_many_leads),
-        scenario("a_killed_leader_is_followed", a_killed_leader_is_followed),
-        scenario("a_deposed_leader_stops_and_stands_again", a_deposed_leader_stops),
-        scenario("a_signal_hands_over_at_once", a_signal_hands_over_at_once),
-        scenario("a_signal_ends_a_deaf_command", a_signal_ends_a_deaf_command),
-        scenario("a_signal_ends_a_campaign", a_signal_ends_a_campaign),
+        scenario("one_of_many_leads", |stage| play(stage, one_of_many_leads)),
+        scenario("a_killed_leader_is_followed", |stage| play(stage, a_killed_leader_is_followed)),
+        scenario("a_deposed_leader_stops_and_stands_again", |stage| {
+            play(stage, a_deposed_leader_stops);
+        }),
+        scenario("a_signal_hands_over_at_once", |stage| play(stage, a_signal_hands_over_at_once)),
+        scenario("a_signal_ends_a_deaf_command", |stage| play(stage, a_signal_ends_a_deaf_command)),
+        scenario("a_signal_ends_a_campaign", |stage| play(stage, a_signal_ends_a_campaign)),
     ],
 };
 
@@ -33,6 +35,18 @@ exit 7";
 
 /// What a busy machine may add to a bound: processes are started.
 const SLACK: Duration = Duration::from_secs(4);
+
+/// Plays it where candidates stand in a line; elsewhere it is refused, and nothing runs.
+fn play(stage: &Stage<'_>, scenario: fn(&Stage<'_>)) {
+    if stage.row.has_line {
+        return scenario(stage);
+    }
+    let refused = stage.run(["elect", &stage.lock, "--", "touch", "ran"]).expect(125);
+    for words in ["no line of waiters", stage.row.advice] {
+        assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+    }
+    assert!(!stage.sandbox.path("ran").exists());
+}
 
 /// Starts a candidate whose command is deaf to these signals.
 fn stand(stage: &Stage<'_>, options: &[&str], deaf: &str) -> Running {

@@ -20,10 +20,7 @@ pub(super) fn check_refusal(stage: &Stage<'_>, mode: &[&str]) {
     // A busy code must not hide that it can never work.
     let Finished { stderr, .. } =
         stage.run(line.chain(["-E", "0", "--try", "--", "touch", "ran"])).expect(125);
-    let words = match stage.row.is_session {
-        true => ["postgres", "use mode=lease"],
-        false => [stage.row.name, "use another store"],
-    };
+    let words = [stage.row.schemes[0], stage.row.advice];
     assert!(words.iter().all(|word| stderr.contains(word)), "{stderr}");
     assert!(!stage.sandbox.path("ran").exists());
 }

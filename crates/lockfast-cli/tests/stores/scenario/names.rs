@@ -15,7 +15,7 @@ fn of_all_kinds_are_locks_of_their_own(stage: &Stage<'_>) {
     let names = ["a b", "ключ", "名前", "a'b\"c", "a%sb", "-- drop", "a\\b", "*", "a:b", "{a", "é"];
     let prefix = &stage.lock;
     let mut names = names.map(|name| format!("{prefix}/{name}")).to_vec();
-    names.push(format!("{prefix}/{}", "x".repeat(254 - prefix.len())));
+    names.push(format!("{prefix}/{}", "x".repeat(stage.row.name_chars - 1 - prefix.len())));
     // All at once: were two of them one lock, the second would be refused.
     let script = "echo \"$LOCKFAST_NAME\" >> seen; while ! [ -e go ]; do sleep 0.01; done";
     let holders: Vec<_> = names

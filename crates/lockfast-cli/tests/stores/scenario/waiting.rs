@@ -90,9 +90,10 @@ fn waiters_are_served_in_order(stage: &Stage<'_>) {
 /// Some of them while the lock is passed on.
 fn waiters_that_give_up_leave_nothing(stage: &Stage<'_>) {
     let holder = stage.hold_until_go(&[]);
+    let crowd = stage.crowd();
     let waiters: Vec<_> =
         (0..12).map(|_| stage.start(stage.visit(&stage.lock, "place", &[]))).collect();
-    crate::sandbox::eventually("all to queue", || stage.sandbox.waiting(&stage.lock) == 12);
+    crate::sandbox::eventually("all to queue", || stage.has_joined(crowd, 12, 12));
     for (number, waiter) in waiters.iter().enumerate().filter(|(number, _)| number % 2 == 1) {
         if number == 5 {
             stage.go();
