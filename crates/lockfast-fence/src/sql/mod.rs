@@ -116,16 +116,57 @@ pub enum Dialect {
 /// }
 /// ```
 ///
-/// With `rusqlite`: see [the module](self). With `sqlx`, on PostgreSQL and SQLite, and on MySQL:
+/// With `rusqlite`: see [the module](self). With `sqlx` on PostgreSQL, and on SQLite in the same way:
 ///
-/// ```text
-/// let answer: i64 = sqlx::query_scalar(AssertSqlSafe(check.sql()))
-///     .bind(check.fence()).bind(check.lock()).fetch_one(&mut *transaction).await?;
-/// check.admit(Some(answer))?;
+/// ```no_run
+/// use lockfast::Guard;
+/// use lockfast::fence::sql::TableGate;
+/// use sqlx::{AssertSqlSafe, Connection as _};
 ///
+/// async fn pay_in(
+///     connection: &mut sqlx::PgConnection,
+///     gate: &TableGate,
+///     guard: &Guard,
+/// ) -> Result<(), Box<dyn std::error::Error>> {
+///     let mut transaction = connection.begin().await?;
+///     let token = guard.token();
+///     let check = gate.check(&token)?;
+///     let answer: i64 = sqlx::query_scalar(AssertSqlSafe(check.sql()))
+///         .bind(check.fence())
+///         .bind(check.lock())
+///         .fetch_one(&mut *transaction)
+///         .await
+///         .map_err(|error| check.explain(error))?;
+///     check.admit(Some(answer))?;
+///     let pay_in = "UPDATE account SET balance = balance + 10 WHERE id = 7";
+///     sqlx::query(pay_in).execute(&mut *transaction).await?;
+///     Ok(transaction.commit().await?)
+/// }
+/// ```
+///
+/// On MySQL and MariaDB the answer is the last insert id there too:
+///
+/// ```no_run
+/// # use lockfast::Guard;
+/// # use lockfast::fence::sql::TableGate;
+/// # use sqlx::{AssertSqlSafe, Connection as _};
+/// # async fn pay_in(
+/// #     connection: &mut sqlx::MySqlConnection,
+/// #     gate: &TableGate,
+/// #     guard: &Guard,
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut transaction = connection.begin().await?;
+/// # let token = guard.token();
+/// # let check = gate.check(&token)?;
 /// let answer = sqlx::query(AssertSqlSafe(check.sql()))
-///     .bind(check.fence()).bind(check.lock()).execute(&mut *transaction).await?;
+///     .bind(check.fence())
+///     .bind(check.lock())
+///     .execute(&mut *transaction)
+///     .await
+///     .map_err(|error| check.explain(error))?;
 /// check.admit(Some(answer.last_insert_id()))?;
+/// # Ok(transaction.commit().await?)
+/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct TableGate {

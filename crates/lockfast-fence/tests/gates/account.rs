@@ -4,7 +4,7 @@ use lockfast::{FencingToken, Result};
 use lockfast_core::BoxFuture;
 
 use crate::sql::Place;
-use crate::{etcd, file, http, mysql, postgres, redis, sqlite};
+use crate::{etcd, file, http, mysql, postgres, redis, sqlite, sqlx};
 
 /// The lock.
 pub(crate) const LOCK: &str = "account/7";
@@ -46,7 +46,7 @@ pub(crate) struct Site {
 }
 
 /// The kinds, by which a site is told to another process.
-const KINDS: [&str; 7] = ["file", "postgres", "mysql", "sqlite", "redis", "etcd", "http"];
+const KINDS: [&str; 8] = ["file", "postgres", "mysql", "sqlite", "sqlx", "redis", "etcd", "http"];
 
 impl Site {
     pub(crate) fn new(kind: &'static str, place: Place, url: impl Into<String>) -> Self {
@@ -72,6 +72,7 @@ impl Site {
             "postgres" => Box::new(postgres::Postgres::connect(url, *place).await),
             "mysql" => Box::new(mysql::Mysql::connect(url, *place).await),
             "sqlite" => Box::new(sqlite::Sqlite::open(url, *place)),
+            "sqlx" => Box::new(sqlx::Sqlx::connect(url, *place).await),
             "redis" => Box::new(redis::Redis::connect(url).await),
             "etcd" => Box::new(etcd::Etcd::at(url)),
             _ => Box::new(http::Client::of(url)),

@@ -22,4 +22,5 @@ mod process;
 mod redis;
 mod sql;
 mod sqlite;
+mod sqlx;
 mod story;
