@@ -197,6 +197,7 @@ mod tests {
         assert!(outcome.figures().starts_with("12 holds, 5 faults, 1 overlaps, 0 stale"));
         assert!(outcome.figures().ends_with("wait while free 2.5 s"));
     }
+
     #[test]
     fn of_a_run_that_passed_the_verdict_is_kept() {
         let directory = std::env::temp_dir().join(format!("xtask-verdict-{}", std::process::id()));
