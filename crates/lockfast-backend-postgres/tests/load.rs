@@ -70,7 +70,7 @@ struct Handed {
 
 /// How often a lock changes hands while so many of one process wait for it.
 async fn measure_hand_overs(locker: &Locker, name: &str, waiters: usize) -> Handed {
-    const FOR: Duration = Duration::from_secs(4);
+    const FOR: Duration = Duration::from_secs(3);
     let count = Arc::new(AtomicU64::new(0));
     let is_over = Arc::new(AtomicBool::new(false));
     let first = hold(locker, name, ttl(TTL)).await;
@@ -129,7 +129,7 @@ async fn rows_read(postgres: &Postgres) -> u64 {
 /// B22, P10: the length of the line does not matter to whoever is at its head.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_costs_the_same_in_a_long_line() {
-    let most = std::env::var("LOCKFAST_WAITERS").map_or(2000, |text| text.parse().unwrap());
+    let most = std::env::var("LOCKFAST_WAITERS").map_or(5000, |text| text.parse().unwrap());
     let postgres = start();
     let locker = connect(&url(&postgres)).await;
     let few = measure_hand_overs(&locker, "few", 10).await;
