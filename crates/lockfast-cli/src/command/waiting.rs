@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use lockfast::{Error, ErrorKind, LockName, LockView, Locker};
+use lockfast::{Error, ErrorKind, LockName, LockView, Locker, Order};
 use rustix::process::Signal;
 
 use super::view::{describe_holder, describe_refusal};
@@ -71,7 +71,7 @@ async fn show_queue(locker: &Locker, name: &LockName, output: &Output) {
         spinner.set_style(style.tick_chars(ticks));
     }
     let _gone_at_the_end = ClearOnDrop(spinner.clone());
-    let mut place = Place::default();
+    let mut place = Place::new(locker.profile().order);
     let mut looks = 0_u32;
     loop {
         // One look for every five ticks of the spinner.
@@ -96,22 +96,35 @@ impl Drop for ClearOnDrop {
 }
 
 /// Our place in the queue, as far as it can be seen: a store tells how many wait, and nobody
-/// overtakes, so it only ever gets better.
-#[derive(Default)]
-struct Place(Option<usize>);
+/// overtakes, so it only ever gets better. Where a store keeps no order, nobody has a place.
+struct Place {
+    order: Order,
+    best: Option<usize>,
+}
 
 impl Place {
+    fn new(order: Order) -> Self {
+        Self { order, best: None }
+    }
+
     fn describe(&mut self, lock: &LockView) -> String {
-        let seen = lock.waiting.max(1);
-        let place = self.0.map_or(seen, |place| place.min(seen));
-        self.0 = Some(place);
-        let queue = match place {
-            1 => "next in the queue".to_owned(),
-            _ => format!("place {place} of {seen} in the queue"),
-        };
+        let queue = self.describe_queue(lock.waiting);
         match lock.holders.first() {
             Some(holder) => format!("{queue}; held by {}", describe_holder(holder)),
             None => queue,
+        }
+    }
+
+    fn describe_queue(&mut self, waiting: usize) -> String {
+        if self.order != Order::Fifo {
+            return "served in no order".to_owned();
+        }
+        let seen = waiting.max(1);
+        let place = self.best.map_or(seen, |place| place.min(seen));
+        self.best = Some(place);
+        match place {
+            1 => "next in the queue".to_owned(),
+            _ => format!("place {place} of {seen} in the queue"),
         }
     }
 }
@@ -122,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_place_only_gets_better() {
-        let mut place = Place::default();
+        let mut place = Place::new(Order::Fifo);
         let mut at = |waiting| {
             let name = LockName::new("a").unwrap();
             place.describe(&LockView::new(name, Vec::new(), waiting))
@@ -132,5 +145,15 @@ mod tests {
         assert_eq!(at(2), "place 2 of 2 in the queue");
         assert_eq!(at(1), "next in the queue");
         assert_eq!(at(4), "next in the queue");
+    }
+
+    /// B195: everybody who waited for a row of ShedLock was told to be the next.
+    #[test]
+    fn nobody_has_a_place_where_there_is_no_order() {
+        let mut place = Place::new(Order::None);
+        for waiting in [0, 3] {
+            let text = place.describe_queue(waiting);
+            assert_eq!(text, "served in no order");
+        }
     }
 }
