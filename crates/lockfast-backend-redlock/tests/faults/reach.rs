@@ -358,29 +358,29 @@ async fn an_answer_to_a_revocation_is_lost() {
 /// the operator asks again as it is told to, by the fence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revocation_without_an_answer_spares_the_next() {
+    const TTL: Duration = Duration::from_secs(6);
+    // Answers come this much later than the holder is told.
+    const DELAY: Duration = Duration::from_millis(250);
     let nodes = Nodes::start(3);
     let ways = Ways::to(&nodes).await;
     let (first, second) = (connect(&nodes.url()).await, connect(&nodes.url()).await);
-    let operator = connect(&ways.url_with("")).await;
+    let operator = connect(&ways.url_within("2s", "")).await;
     let guard = hold_on_all(&first, &nodes, NAME, ttl(TTL)).await;
     let waiter = queue_for(&second, NAME, ttl(TTL).wait(TIME_MAX)).await;
-    // Later than a busy machine needs to tell the holder.
-    ways.0.iter().for_each(|way| way.set(Link::Delay(Duration::from_millis(150))));
+    ways.0.iter().for_each(|way| way.set(Link::Delay(DELAY)));
     let asking = operator.clone();
     let revoking = tokio::spawn(async move { asking.revoke(NAME, "it hangs").await });
     let cause = loss(&guard, TIME_MAX).await;
     assert!(matches!(cause, LossCause::Revoked { .. }), "{cause:?}");
     ways.0.iter().for_each(|way| way.set_open(Link::SwallowReplies));
     let next = bounded(waiter).await.unwrap();
-    match bounded(revoking).await.unwrap() {
-        Ok(RevokeOutcome::Revoked(holders)) => {
-            let fences: Vec<_> = holders.iter().map(|holder| holder.fence).collect();
-            assert_eq!(fences, [Some(guard.fence())], "taken from somebody else");
-        }
-        Ok(outcome) => panic!("{outcome:?}"),
-        Err(error) => check_error(&error, ErrorKind::NoQuorum, &[]),
+    for way in &ways.0 {
+        // What has a hole cannot go on, and whoever would ask again gets through.
+        way.reset_open();
+        way.set(Link::Pass);
     }
-    ways.0.iter().for_each(|way| way.set(Link::Pass));
+    let error = bounded(revoking).await.unwrap().unwrap_err();
+    check_error(&error, ErrorKind::NoQuorum, &[]);
     wait_for_renewal(&next, TTL).await;
     let mut again = None;
     eventually("it is answered", TIME_MAX, async || {
