@@ -4,7 +4,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lockfast_core::lobby::{Place, Purpose};
-use lockfast_core::{ErrorKind, Fence, Grant, HolderId, LossCause, Moment, ReleaseOutcome, Retry};
+use lockfast_core::{
+    ErrorKind, Fence, Grant, HolderId, LossCause, Mode, Moment, ReleaseOutcome, Retry,
+};
 
 use crate::batch::{Asker, Batch, Give, Op, Renew, Renewal, Take, Then};
 use crate::claim::{Admission, Answer, Claim};
@@ -163,6 +165,12 @@ impl Store {
         if let Some(held) = &self.held {
             lock(held).insert(claim.holder, (claim.mode, fence));
         }
+    }
+
+    /// Takes note of how a holder has its lock from now on. Returns how it had it, if that is known.
+    pub(crate) fn change_mode(&self, holder: HolderId, mode: Mode) -> Option<Mode> {
+        let mut held = lock(self.held.as_ref()?);
+        held.get_mut(&holder).map(|(before, _)| std::mem::replace(before, mode))
     }
 
     pub(crate) fn forget(&self, holder: HolderId) {

@@ -9,8 +9,8 @@ use lockfast_core::error::quote;
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext,
-    DowngradeOutcome, DowngradeRequest, Error, ErrorKind, EventStream, Feature, Guarantee,
-    LockName, LockView, LossCause, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest,
+    DowngradeOutcome, DowngradeRequest, Error, ErrorKind, EventStream, Guarantee, LockName,
+    LockView, LossCause, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest,
     RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue,
     WriteOutcome, WriteRequest,
 };
@@ -125,10 +125,7 @@ pub(crate) fn profile(on_data_loss: &OnDataLoss) -> Profile {
                 ..TtlLimits::LOCKFAST
             },
         },
-        lacks: &[(
-            Feature::Downgrade,
-            "it has no step that does so; release the lock and read, or use embedded:",
-        )],
+        lacks: &[],
     }
 }
 
@@ -236,6 +233,11 @@ impl Redis {
         let (asker, answer) = oneshot::channel();
         self.store.submit(Op::Renew(Renew::new(leases, asker)));
         let renewals = receive(answer).await?;
+        Ok(self.name_takers(renewals).await)
+    }
+
+    /// What the holders of leases are told, with who took what they have lost.
+    pub(crate) async fn name_takers(&self, renewals: Vec<Renewal>) -> Vec<RenewOutcome> {
         let unknown: HashSet<ClientId> = renewals
             .iter()
             .filter_map(|renewal| match renewal {
@@ -252,7 +254,7 @@ impl Redis {
                 by: client.and_then(|client| labels.get(&client)).map(ToString::to_string),
             }),
         };
-        Ok(renewals.into_iter().map(outcome).collect())
+        renewals.into_iter().map(outcome).collect()
     }
 
     /// Sends other commands and waits for their replies.
@@ -396,8 +398,7 @@ impl Backend for Redis {
     }
 
     fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
-        let unsupported = || self.profile().unsupported(Feature::Downgrade);
-        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
+        Box::pin(self.share(request))
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

@@ -130,7 +130,11 @@ impl Renewal {
         if let Some(failure) = reply.failure() {
             return Some(Self::Unanswered(failure));
         }
-        let fields = reply.into_list().ok()?;
+        Self::read_loss(&reply.into_list().ok()?)
+    }
+
+    /// Reads why a holder does not have its lock, as the scripts explain it.
+    pub(crate) fn read_loss(fields: &[Reply]) -> Option<Self> {
         let text = || fields.get(1).and_then(Reply::as_text);
         Some(match fields.first()?.as_int()? {
             0 => Self::Lost(LossCause::Forgotten),

@@ -19,6 +19,7 @@ mod claim;
 mod cluster;
 mod config;
 mod diagnosis;
+mod downgrade;
 mod inspect;
 mod offer;
 mod record;

@@ -58,6 +58,7 @@ pub(crate) struct Scripts {
     pub(crate) acquire: Script,
     pub(crate) release: Script,
     pub(crate) revoke: Script,
+    pub(crate) share: Script,
     pub(crate) renew: Script,
     pub(crate) inspect: Script,
     pub(crate) enroll: Script,
@@ -72,9 +73,9 @@ impl Scripts {
     /// Asks the server to keep all scripts.
     pub(crate) fn load_all(&self, pipeline: &mut Pipeline) {
         let Self { acquire, release, revoke, renew, inspect, enroll, prolong, .. } = self;
-        let Self { take, give, keep, value, .. } = self;
+        let Self { share, take, give, keep, value, .. } = self;
         let most = [acquire, release, revoke, renew, inspect, enroll, prolong];
-        for script in most.into_iter().chain([take, give, keep, value]) {
+        for script in most.into_iter().chain([share, take, give, keep, value]) {
             script.load(pipeline);
         }
     }
@@ -99,14 +100,26 @@ mod single {
     );
     pub(super) const REVOKE: &str = concat!(
         "local CLUSTER = false\n",
-        include_str!("scripts/revoke.lua"),
+        include_str!("scripts/opening.lua"),
         include_str!("scripts/view.lua"),
         include_str!("scripts/others.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/seize.lua")
     );
-    pub(super) const RENEW: &str =
-        concat!("local CLUSTER = false\n", include_str!("scripts/renew.lua"));
+    pub(super) const SHARE: &str = concat!(
+        "local CLUSTER = false\n",
+        include_str!("scripts/opening.lua"),
+        include_str!("scripts/view.lua"),
+        include_str!("scripts/others.lua"),
+        include_str!("scripts/queue.lua"),
+        include_str!("scripts/missing.lua"),
+        include_str!("scripts/share.lua")
+    );
+    pub(super) const RENEW: &str = concat!(
+        "local CLUSTER = false\n",
+        include_str!("scripts/missing.lua"),
+        include_str!("scripts/renew.lua")
+    );
     pub(super) const VALUE: &str =
         concat!("local CLUSTER = false\n", include_str!("scripts/value.lua"));
 }
@@ -133,15 +146,26 @@ mod cluster {
     pub(super) const REVOKE: &str = concat!(
         "local CLUSTER, KEY_COUNT = true, 9\n",
         include_str!("scripts/asking.lua"),
-        include_str!("scripts/revoke.lua"),
+        include_str!("scripts/opening.lua"),
         include_str!("scripts/view.lua"),
         include_str!("scripts/others.lua"),
         include_str!("scripts/queue.lua"),
         include_str!("scripts/seize.lua")
     );
+    pub(super) const SHARE: &str = concat!(
+        "local CLUSTER, KEY_COUNT = true, 9\n",
+        include_str!("scripts/asking.lua"),
+        include_str!("scripts/opening.lua"),
+        include_str!("scripts/view.lua"),
+        include_str!("scripts/others.lua"),
+        include_str!("scripts/queue.lua"),
+        include_str!("scripts/missing.lua"),
+        include_str!("scripts/share.lua")
+    );
     pub(super) const RENEW: &str = concat!(
         "local CLUSTER, KEY_COUNT = true, 6\n",
         include_str!("scripts/asking.lua"),
+        include_str!("scripts/missing.lua"),
         include_str!("scripts/renew.lua")
     );
     pub(super) const INSPECT: &str = concat!(
@@ -175,6 +199,7 @@ pub(crate) static SINGLE: Scripts = Scripts {
     acquire: Script::new(single::ACQUIRE, || digest(single::ACQUIRE)),
     release: Script::new(single::RELEASE, || digest(single::RELEASE)),
     revoke: Script::new(single::REVOKE, || digest(single::REVOKE)),
+    share: Script::new(single::SHARE, || digest(single::SHARE)),
     renew: Script::new(single::RENEW, || digest(single::RENEW)),
     inspect: Script::new(INSPECT, || digest(INSPECT)),
     enroll: Script::new(ENROLL, || digest(ENROLL)),
@@ -190,6 +215,7 @@ pub(crate) static CLUSTER: Scripts = Scripts {
     acquire: Script::new(cluster::ACQUIRE, || digest(cluster::ACQUIRE)),
     release: Script::new(cluster::RELEASE, || digest(cluster::RELEASE)),
     revoke: Script::new(cluster::REVOKE, || digest(cluster::REVOKE)),
+    share: Script::new(cluster::SHARE, || digest(cluster::SHARE)),
     renew: Script::new(cluster::RENEW, || digest(cluster::RENEW)),
     inspect: Script::new(cluster::INSPECT, || digest(cluster::INSPECT)),
     enroll: Script::new(ENROLL, || digest(ENROLL)),

@@ -7,6 +7,7 @@
 //! | `faults/link.rs` | cut, half-open and stalled links, lost replies, late requests |
 //! | `faults/refusal.rs` | the server answers, but says no |
 //! | `faults/record.rs` | what is stored is not what Lockfast wrote |
+//! | `faults/downgrade.rs` | the lease, the record or the data, while a writer becomes a reader |
 //! | `faults/clock.rs` | the server's wall clock steps |
 //! | `faults/encryption.rs` | certificates |
 //! | `faults/values.rs` | any of this, while values are written |
@@ -25,6 +26,8 @@ mod kit;
 mod clock;
 #[path = "faults/data.rs"]
 mod data;
+#[path = "faults/downgrade.rs"]
+mod downgrade;
 #[path = "faults/encryption.rs"]
 mod encryption;
 #[path = "faults/failover.rs"]

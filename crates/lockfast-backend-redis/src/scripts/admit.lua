@@ -19,15 +19,8 @@ local function shared_mode(at, value)
     local mode = redis.call('HGET', KEYS[at + 2], 'm')
     return assert(not mode or (is_mode(mode) and mode ~= 'x'), 'rubbish') and mode
   end
-  for _, first in ipairs({ 0, -MODES_MAX }) do
-    for _, text in ipairs(redis.call('ZRANGE', KEYS[at + 1], first, first + MODES_MAX - 1)) do
-      local mode = string.match(text, '^[^.]+%.([^.]+)')
-      if mode ~= 'x' then
-        return mode
-      end
-    end
-  end
-  return nil
+  local mode = find_mode(KEYS[at + 1], 0, MODES_MAX - 1)
+  return mode or (find_mode(KEYS[at + 1], -MODES_MAX, -1))
 end
 
 -- The fence of a holder that has the lock already; its lease begins again.

@@ -76,6 +76,18 @@ local function read_claim(text)
   }
 end
 
+-- The mode of the first claim in a part of the queue that is not exclusive, and how long that part is.
+local function find_mode(queue, first, last)
+  local texts = redis.call('ZRANGE', queue, first, last)
+  for _, text in ipairs(texts) do
+    local mode = string.match(text, '^[^.]+%.([^.]+)')
+    if mode ~= 'x' then
+      return mode, #texts
+    end
+  end
+  return nil, #texts
+end
+
 local function tell(kind, at, holder, number, lease)
   if watched then
     events[#events + 1] = kind .. '\t' .. (number and string.format('%.0f', number) or '-') .. '\t'

@@ -3,8 +3,8 @@
 --
 -- KEYS  client, guard; then for each lock: itself, queue, shared, revoked
 -- ARGV  link, identity; then for each lock: holder, lease in ms, "mode.fence" or ""
--- Answers one entry per lock: 1 renewed; { 0 } unknown; { 1, value } somebody else has it;
--- { 2, reason } revoked; { 3 } the server has lost data; an error if its bookkeeping is rubbish.
+-- Answers one entry per lock: 1 renewed; a table that says why not, see explain(); an error if its
+-- bookkeeping is rubbish.
 
 local MARK = 'lockfast:shared'
 local count = (#KEYS - 2) / 4
@@ -92,10 +92,7 @@ local function renew(at, value, holder, lease, claim)
     end
   end
   local reason = redis.call('HGET', revoked, holder)
-  if reason then
-    return { 2, reason }
-  end
-  if claim ~= '' and is_quarantined() then
+  if not reason and claim ~= '' and is_quarantined() then
     -- It may have been written down again for an earlier entry of this call.
     value = redis.call('GET', lock)
     if value and string.sub(value, 1, 23) == holder .. '.' then
@@ -107,10 +104,7 @@ local function renew(at, value, holder, lease, claim)
       return done
     end
   end
-  if value then
-    return { 1, value }
-  end
-  return client and { 0 } or { 3 }
+  return explain(reason, value, client)
 end
 
 local answers = {}

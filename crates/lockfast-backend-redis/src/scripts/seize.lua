@@ -1,4 +1,8 @@
--- The rest of a revocation (revoke.lua), which needs the queue.
+-- Takes a lock away from all who have it, tells them, and lets the next in. See opening.lua.
+--
+-- ARGV  …, expected fence or "", reason
+-- Answers { 0 } nobody has it; { 1, … } taken from these; { 2, … } they have another fence. For
+-- the rest of the table see view().
 
 local at = 6
 local value = look(at)

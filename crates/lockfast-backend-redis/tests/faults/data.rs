@@ -237,9 +237,9 @@ async fn script_flush() {
 }
 
 /// With quarantine a server that may have lost data grants nothing for this long.
-const QUARANTINE: Duration = Duration::from_secs(4);
+pub(crate) const QUARANTINE: Duration = Duration::from_secs(4);
 
-fn with_quarantine(url: &str) -> String {
+pub(crate) fn with_quarantine(url: &str) -> String {
     format!("{url}?on_data_loss=quarantine&max_ttl={}ms", QUARANTINE.as_millis())
 }
 

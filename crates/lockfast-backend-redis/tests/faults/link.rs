@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{Attempt, ErrorKind, Guard, LossCause, Moment, Options, Released};
+use lockfast::{Attempt, ErrorKind, Guard, LockName, LossCause, Mode, Moment, Options, Released};
 use lockfast_conformance::way::{NAME, SLACK, Succession, TOLD_MAX, TTL, Way};
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::proxy::Link;
@@ -211,6 +211,67 @@ async fn the_reply_of_a_release_is_lost() {
     net.way.proxy.set(Link::Pass);
     // The keeper goes on releasing for the first; that must not hurt the second.
     wait_for_renewal(&next, TTL).await;
+}
+
+/// P7, P15: the server makes a reader of a writer, and its reply is lost. The reader that waits is in
+/// before the writer hears of it, and asking again on a new connection changes nothing.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_of_a_downgrade_is_lost() {
+    let net = Net::start().await;
+    let options = ttl(TTL * 10).wait_forever().retries(20);
+    let lock = net.way.far.rwlock(NAME).unwrap().with_options(options.clone());
+    let other = net.way.near.rwlock(NAME).unwrap().with_options(options);
+    let guard = bounded(lock.write()).await.unwrap();
+    let fence = guard.fence();
+    let reader = tokio::spawn(async move { other.read().await });
+    let queue = format!("lockfast:{{{NAME}}}:queue");
+    eventually("a reader waits", TTL, async || net.redis.cli(&["ZCARD", &queue]) == "1").await;
+    let accepted = net.way.proxy.accepted();
+    net.way.proxy.set_open(Link::SwallowReplies);
+    let (downgraded, reader) = tokio::join!(bounded(lock.downgrade(&guard)), async {
+        let reader = bounded(reader).await.unwrap().unwrap();
+        assert_eq!(net.way.proxy.accepted(), accepted, "the reader came in by the first request");
+        reader
+    });
+    downgraded.unwrap();
+    assert!(net.way.proxy.accepted() > accepted, "it was answered although replies were lost");
+    assert_eq!((guard.mode(), guard.fence()), (Mode::Shared, fence));
+    let shared = net.redis.cli(&["HVALS", &format!("lockfast:{{{NAME}}}:shared")]);
+    for fence in [fence, reader.fence()] {
+        assert!(shared.lines().any(|it| it.ends_with(&format!(".{fence}"))), "{shared}");
+    }
+    for guard in [guard, reader] {
+        assert!(guard.check().is_ok());
+        assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    }
+    assert_eq!(net.value(), "");
+}
+
+/// P5, P15: a downgrade that is held up on its way arrives when its connection was given up. It does
+/// nothing.
+/// The user sees: `Unreachable`; asking again makes a reader of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_downgrade_that_comes_too_late() {
+    let net = Net::start().await;
+    let (name, proxy) = (LockName::new(NAME).unwrap(), &net.way.proxy);
+    let lock = net.way.far.rwlock(NAME).unwrap().with_options(impatient());
+    let guard = bounded(lock.write()).await.unwrap();
+    let (held, accepted) = (net.value(), proxy.accepted());
+    proxy.set_open(Link::HoldRequests);
+    let error = bounded(lock.downgrade(&guard)).await.unwrap_err();
+    check_error(&error, ErrorKind::Unreachable, &[]);
+    eventually("an answer by a new connection", Duration::from_secs(15), async || {
+        net.way.far.inspect(&name).await.is_ok() && proxy.accepted() > accepted
+    })
+    .await;
+    let refused = net.scripts_refused();
+    proxy.set_open(Link::Pass);
+    eventually("it is refused", TTL * 2, async || net.scripts_refused() > refused).await;
+    assert_eq!(net.value(), held);
+    bounded(lock.downgrade(&guard)).await.unwrap();
+    assert_eq!(net.value(), "lockfast:shared");
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
 
 /// P5: an acquisition that is held up on its way arrives after its caller gave up and released on

@@ -1,9 +1,7 @@
--- Takes a lock away from all who have it, tells them, and lets the next in.
+-- What a script about one lock that needs the queue begins with.
 --
 -- KEYS  fence, client, watch, guard, crowd, lock, queue, shared, revoked
--- ARGV  link, identity, longest lease, expected fence or "", reason
--- Answers { 0 } nobody has it; { 1, … } taken from these; { 2, … } they have another fence. For
--- the rest of the table see view().
+-- ARGV  link, identity, longest lease; then what the script says
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
