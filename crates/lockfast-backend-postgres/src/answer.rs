@@ -203,14 +203,21 @@ impl Store {
 }
 
 fn read_renewal(code: i16, note: Option<&str>) -> Option<Renewal> {
+    match code {
+        1 => Some(Renewal::Renewed),
+        _ => read_loss(code, note).map(Renewal::Lost),
+    }
+}
+
+/// Why a holder does not have the lock.
+pub(crate) fn read_loss(code: i16, note: Option<&str>) -> Option<LossCause> {
     Some(match code {
-        0 => Renewal::Lost(LossCause::Forgotten),
-        1 => Renewal::Renewed,
-        2 => Renewal::Lost(LossCause::Revoked { reason: note.unwrap_or_default().to_owned() }),
+        0 => LossCause::Forgotten,
+        2 => LossCause::Revoked { reason: note.unwrap_or_default().to_owned() },
         3 => {
             let fields: Vec<&str> = note.unwrap_or_default().split('\t').collect();
             let by = read_label(&fields).map(|label| label.to_string());
-            Renewal::Lost(LossCause::Taken { by })
+            LossCause::Taken { by }
         }
         _ => return None,
     })

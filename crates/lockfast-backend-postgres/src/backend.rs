@@ -8,8 +8,8 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
-    DowngradeRequest, Error, EventStream, Feature, Guarantee, HolderId, LockName, LockView, Moment,
-    Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    DowngradeRequest, Error, EventStream, Guarantee, HolderId, LockName, LockView, Moment, Profile,
+    Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
     RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest, jitter,
 };
 use tokio::sync::oneshot;
@@ -23,7 +23,7 @@ use crate::inspect::read_view;
 use crate::link::Link;
 use crate::store::{Store, closed};
 use crate::wire::{Dialer, get};
-use crate::{listener, migration, values, watcher};
+use crate::{downgrade, listener, migration, values, watcher};
 
 /// How often what nobody uses is removed, and how old it must be.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -122,10 +122,7 @@ pub(crate) fn profile() -> Profile {
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
         ttl: TtlLimits::LOCKFAST,
-        lacks: &[(
-            Feature::Downgrade,
-            "it has no step that does so; release the lock and read, or use embedded:",
-        )],
+        lacks: &[],
     }
 }
 
@@ -276,8 +273,11 @@ impl Backend for Postgres {
     }
 
     fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
-        let unsupported = || self.profile().unsupported(Feature::Downgrade);
-        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
+        Box::pin(async move {
+            let name = request.name.clone();
+            let outcome = downgrade::downgrade(&self.store, request).await;
+            outcome.map_err(|failure| failure.to_error().with_lock(&name))
+        })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

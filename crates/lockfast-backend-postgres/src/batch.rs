@@ -88,6 +88,7 @@ pub(crate) enum Value {
     OptionalNumber(Option<i64>),
     Bytes(Vec<u8>),
     OptionalBytes(Option<Vec<u8>>),
+    Holder(Uuid),
     /// The link by which it is sent.
     Link,
 }

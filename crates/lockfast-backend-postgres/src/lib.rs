@@ -15,6 +15,7 @@ mod batch;
 mod claim;
 mod config;
 mod diagnosis;
+mod downgrade;
 mod failure;
 mod gate;
 mod inspect;

@@ -365,6 +365,7 @@ impl Value {
             Self::OptionalNumber(value) => (value, Type::INT8),
             Self::Bytes(value) => (value, Type::BYTEA),
             Self::OptionalBytes(value) => (value, Type::BYTEA),
+            Self::Holder(value) => (value, Type::UUID),
             Self::Link => (link, Type::INT8),
         }
     }

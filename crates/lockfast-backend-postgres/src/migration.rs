@@ -13,7 +13,7 @@ use crate::wire::{Dialer, Session, get};
 /// The version that this program makes. It also serves the one before and the one after, so that
 /// programs and schemas can be updated in any order: what clients call keeps its name, arguments and
 /// answers for one version more, and what answers otherwise has another name.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 /// The first key of the advisory locks by which clients of version 3 show that they listen.
 pub(crate) const LISTENER_CLASS: i32 = 0x4c46_4b01;
 /// How long a lock that was handed over waits to be heard of.
@@ -45,6 +45,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/acquire.sql"),
     include_str!("sql/release.sql"),
     include_str!("sql/renew.sql"),
+    include_str!("sql/downgrade.sql"),
     include_str!("sql/serve.sql"),
     include_str!("sql/revoke.sql"),
     include_str!("sql/client.sql"),
@@ -102,8 +103,8 @@ pub(crate) fn check(config: &Config, found: u32) -> Result<(), Failure> {
     }
     if found < VERSION {
         tracing::warn!(
-            "schema {schema} has version {found}, which has no values; run \"lockfast migrate\" to \
-             bring it to version {VERSION}"
+            "schema {schema} has version {found}, whose writers cannot become readers; run \"lockfast \
+             migrate\" to bring it to version {VERSION}"
         );
     }
     Ok(())

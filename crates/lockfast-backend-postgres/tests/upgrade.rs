@@ -17,15 +17,16 @@ use kit::{
     hold, migrate, name, put, queue_for, refusal, session, try_connect, ttl, url, version,
     wait_for_renewal, write_request,
 };
-use lockfast::{ErrorKind, Migration, Moment, Released, WriteOutcome};
+use lockfast::{ErrorKind, Migration, Mode, Moment, Released, WriteOutcome};
 use lockfast_core::{Backend, Change};
 use lockfast_faults::lateness::Lateness;
 
-const VERSIONS: [(u32, &str); 4] = [
+const VERSIONS: [(u32, &str); 5] = [
     (1, include_str!("upgrade/version1.sql")),
     (2, include_str!("upgrade/version2.sql")),
     (3, include_str!("upgrade/version3.sql")),
     (4, include_str!("upgrade/version4.sql")),
+    (5, include_str!("upgrade/version5.sql")),
 ];
 /// Two clients of the earlier version, and what they call themselves.
 const HOLDER: (&str, &str) = ("010101010101", "01010101-0101-0000-0000-000000000001");
@@ -76,7 +77,7 @@ async fn start(schema: &str) -> (Postgres, tokio_postgres::Client, [u64; 2]) {
 async fn an_earlier_schema_in_use() {
     for (version, schema) in VERSIONS {
         let (postgres, listening, [idle, held]) = start(schema).await;
-        let changed = Migration::Changed { from: Some(version), to: 5 };
+        let changed = Migration::Changed { from: Some(version), to: 6 };
         assert_eq!(migrate(&postgres.url()).unwrap(), changed);
         // The rights that were given are enough, and what was held and waited for is.
         let (locker, backend) = connect_both(&url(&postgres)).await;
@@ -145,7 +146,7 @@ async fn check_that_it_serves(postgres: &Postgres, url: &str) {
     }
     assert!(matches!(next.release().await.unwrap(), Released::Released));
     drop((events, one, two));
-    let held = "SELECT count(holder) FROM lockfast.locks WHERE name <> 'kept'";
+    let held = "SELECT count(holder) FROM lockfast.locks WHERE name NOT IN ('kept', 'written')";
     eventually("nothing is held", TIME_MAX, async || postgres.sql(held) == "0").await;
     eventually("they are gone", TIME_MAX, async || sessions(postgres) == before).await;
 }
@@ -167,23 +168,25 @@ async fn a_schema_of_the_version_before() {
     let version = "SELECT lockfast.version()";
     for url in [url(&postgres), postgres.url()] {
         check_that_it_serves(&postgres, &url).await;
-        assert_eq!(postgres.sql(version), "4");
+        assert_eq!(postgres.sql(version), "5");
     }
-    let (one, backend) = connect_both(&url(&postgres)).await;
+    let one = connect(&url(&postgres)).await;
     let two = connect(&url(&postgres)).await;
-    let error = backend.read(name("a")).await.unwrap_err();
-    check_error(&error, ErrorKind::InvalidConfig, &["read_value", "lockfast migrate"]);
-    let error = backend.write(write_request("a", None, 1, put(b"one"))).await.unwrap_err();
-    check_error(&error, ErrorKind::InvalidConfig, &["write_value", "lockfast migrate"]);
+    let lock = one.rwlock("written").unwrap().ttl(TTL);
+    let writer = lock.write().await.unwrap();
+    let error = lock.downgrade(&writer).await.unwrap_err();
+    check_error(&error, ErrorKind::InvalidConfig, &["downgrade", "lockfast migrate"]);
     let guard = hold(&one, "kept", ttl(TTL)).await;
     let waiter = queue_for(&two, "kept").await;
     let before = sessions(&postgres);
-    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: Some(4), to: 5 });
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: Some(5), to: 6 });
     // The server notices a moment later that a connection is closed.
     eventually("migrate is gone", TIME_MAX, async || sessions(&postgres) == before).await;
     check_that_it_serves(&postgres, &url(&postgres)).await;
-    // Who was connected has values now.
-    check_values(&*backend).await;
+    // Who was connected can do it now.
+    lock.downgrade(&writer).await.unwrap();
+    assert_eq!(refusal(&two, "written").await.lock.holders[0].mode, Mode::Shared);
+    assert!(matches!(writer.release().await.unwrap(), Released::Released));
     let end_all = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
         WHERE application_name = 'lockfast'";
     postgres.sql(end_all);
@@ -209,9 +212,9 @@ async fn a_schema_of_another_version() {
              SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$ SELECT {version} $$"
         ));
     };
-    become_version(6);
+    become_version(7);
     check_that_it_serves(&postgres, &url(&postgres)).await;
-    for (version, advice) in [(7, "update the program"), (3, "lockfast migrate")] {
+    for (version, advice) in [(8, "update the program"), (4, "lockfast migrate")] {
         become_version(version);
         for url in [url(&postgres), postgres.url()] {
             let error = try_connect(&url).await.unwrap_err();
@@ -219,10 +222,10 @@ async fn a_schema_of_another_version() {
             check_error(&error, ErrorKind::InvalidConfig, &[&version, advice]);
         }
     }
-    become_version(6);
+    become_version(7);
     check_error(
         &migrate(&postgres.url()).unwrap_err(),
         ErrorKind::InvalidConfig,
-        &["version 6", "update the program"],
+        &["version 7", "update the program"],
     );
 }

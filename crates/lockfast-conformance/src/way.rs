@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use lockfast::{
-    ErrorKind, Guard, LeaseStatus, Locker, LossCause, Moment, Options, Released, RevokeOutcome,
+    ErrorKind, Guard, LeaseStatus, Locker, LossCause, Mode, Moment, Options, Released,
+    RevokeOutcome,
 };
 
 use crate::shorthand::{
@@ -247,6 +248,46 @@ impl Way {
         machine.check(&format!("to pass over {count}"), HUNG_MAX, released, granted);
         release(next).await;
         hung.iter().for_each(JoinHandle::abort);
+    }
+
+    /// P7, P15: a writer becomes a reader, and the reply is lost. It is asked again and has been done:
+    /// the reader that waited is in, the writer behind it is not, and the lease goes on.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn downgrade_without_a_reply(&self) {
+        let [other, lock] = ["another", NAME].map(|name| {
+            self.far.rwlock(name).unwrap().with_options(ttl(self.span * 3).retries(10))
+        });
+        // Whatever is prepared on first use is there.
+        let guard = bounded(other.write()).await.unwrap();
+        bounded(other.downgrade(&guard)).await.unwrap();
+        let guard = bounded(lock.write()).await.unwrap();
+        let fence = guard.fence();
+        let beside = self.near.rwlock(NAME).unwrap().wait(TIME_MAX);
+        let reader = tokio::spawn(async move { beside.read().await });
+        let waits = async || self.near.inspect(guard.name()).await.unwrap().waiting == 1;
+        eventually("a reader waits", TIME_MAX, waits).await;
+        let writer = queue_for(&self.near, NAME, Options::default().wait(TIME_MAX)).await;
+        self.proxy.set_open(Link::SwallowReplies);
+        let downgrading = tokio::spawn(async move { (lock.downgrade(&guard).await, guard) });
+        // So it was done, and nobody has been told.
+        let reader = bounded(reader).await.unwrap().unwrap();
+        assert!(!downgrading.is_finished(), "the reply was not lost");
+        self.proxy.set_open(Link::Close);
+        let (downgraded, guard) = bounded(downgrading).await.unwrap();
+        downgraded.unwrap();
+        assert!(reader.fence().get() > fence.get());
+        let view = self.near.inspect(guard.name()).await.unwrap();
+        let seen: Vec<_> = view.holders.iter().map(|it| (it.mode, it.fence)).collect();
+        let [first, second] = [fence, reader.fence()].map(|fence| (Mode::Shared, Some(fence)));
+        assert!(seen == [first, second] && view.waiting == 1, "{view:?}");
+        wait_for_renewal(&guard, self.span * 3).await;
+        assert_eq!(guard.check().unwrap().fence, fence);
+        release(reader).await;
+        assert!(!writer.is_finished(), "a writer came in beside a reader");
+        release(guard).await;
+        release(bounded(writer).await.unwrap()).await;
     }
 }
 

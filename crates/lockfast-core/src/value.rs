@@ -20,7 +20,7 @@ use crate::name::LockName;
 ///
 /// let version = Version::from_bytes([7; 16]);
 /// assert_eq!(version.as_bytes(), &[7; 16]); // to be kept beside the page
-/// let now = VersionedValue { version, bytes: b"10".to_vec(), remaining: None };
+/// let now = VersionedValue::new(version, b"10".to_vec(), None);
 /// assert!(!is_old(version, &now));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -92,7 +92,7 @@ fn judge_version(patient: &Patient, version: u32) -> Finding {
     match migration::check(&patient.config, version) {
         Err(failure) => Finding::hazard(CHECK, fact, "no lock can be taken", failure.message()),
         Ok(()) if version < VERSION => {
-            Finding::warn(CHECK, fact, "it has locks but no values", MIGRATE)
+            Finding::warn(CHECK, fact, "a writer cannot become a reader", MIGRATE)
         }
         Ok(()) => Finding::ok(CHECK, fact),
     }

@@ -22,33 +22,44 @@ BEGIN
     UPDATE {schema}.locks k SET until_us = l.until_us, offer = false WHERE k.name = lock_name;
     code := 1;
   ELSIF l.crowd > 0 THEN
-    SELECT * INTO c FROM {schema}.claims k WHERE k.name = lock_name AND k.holder = me;
-    IF FOUND AND c.stage = 2 AND c.until_us > now_us THEN
-      code := 2; note := c.reason;
-      RETURN;
-    ELSIF FOUND AND c.stage = 1 AND c.until_us > now_us THEN
+    SELECT * INTO c FROM {schema}.claims k
+      WHERE k.name = lock_name AND k.holder = me AND k.stage = 1 AND k.until_us > now_us;
+    IF FOUND THEN
       before_us := c.until_us;
       UPDATE {schema}.claims k SET until_us = now_us + renew.ttl_us + renew.delay_us,
         offer = false WHERE k.name = lock_name AND k.holder = me;
       code := 1;
     END IF;
   END IF;
-  IF code = 1 THEN
-    -- Whoever waits counts on the old end, and somebody must look sooner.
-    IF before_us > now_us + ttl_us + delay_us AND l.crowd > 0 THEN
-      is_told := {schema}.tell_other(lock_name, NULL, ttl_us + delay_us, now_us);
-    END IF;
+  IF code = 0 THEN
+    SELECT w.code, w.note INTO code, note FROM {schema}.why_lost(l, me, now_us) w;
+  -- Whoever waits counts on the old end, and somebody must look sooner.
+  ELSIF before_us > now_us + ttl_us + delay_us AND l.crowd > 0 THEN
+    is_told := {schema}.tell_other(lock_name, NULL, ttl_us + delay_us, now_us);
+  END IF;
+END $$;
+
+-- Why a holder does not have the lock: 0 it is not known, 2 it was taken away (note: the reason),
+-- 3 another has it (note: who).
+CREATE OR REPLACE FUNCTION {schema}.why_lost(
+  l {schema}.locks, me uuid, now_us bigint, OUT code smallint, OUT note text
+) LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  other uuid;
+BEGIN
+  SELECT k.reason INTO note FROM {schema}.claims k
+    WHERE k.name = l.name AND k.holder = me AND k.stage = 2 AND k.until_us > now_us;
+  IF FOUND THEN
+    code := 2;
     RETURN;
   END IF;
-  SELECT h.holder INTO c.holder FROM (
+  SELECT h.holder INTO other FROM (
       SELECT l.holder AS holder WHERE l.holder IS NOT NULL AND l.until_us > now_us
       UNION ALL
       SELECT k.holder FROM {schema}.claims k
-        WHERE k.name = lock_name AND k.stage = 1 AND k.until_us > now_us
+        WHERE k.name = l.name AND k.stage = 1 AND k.until_us > now_us
     ) h LIMIT 1;
-  IF FOUND THEN
-    code := 3;
-    SELECT concat_ws(E'\t', k.program, k.host, k.pid, coalesce(k.label, '')) INTO note
-      FROM {schema}.clients k WHERE k.client = {schema}.client_of(c.holder);
-  END IF;
+  code := CASE WHEN FOUND THEN 3 ELSE 0 END;
+  SELECT concat_ws(E'\t', k.program, k.host, k.pid, coalesce(k.label, '')) INTO note
+    FROM {schema}.clients k WHERE k.client = {schema}.client_of(other);
 END $$;

@@ -32,10 +32,10 @@ async fn rights_that_are_too_few() {
     let diagnosis = diagnose(&url(&postgres)).await;
     expect(&diagnosis, "function-rights", Severity::Unsafe, &["may not call", &grant]);
     for (version, severity, said) in [
-        (3, Severity::Unsafe, "lockfast migrate"),
-        (4, Severity::Warn, "no values"),
-        (6, Severity::Ok, "version 6"),
-        (7, Severity::Unsafe, "update the program"),
+        (4, Severity::Unsafe, "lockfast migrate"),
+        (5, Severity::Warn, "cannot become a reader"),
+        (7, Severity::Ok, "version 7"),
+        (8, Severity::Unsafe, "update the program"),
     ] {
         postgres.sql(&format!(
             "CREATE OR REPLACE FUNCTION {SCHEMA}.version() RETURNS integer LANGUAGE sql IMMUTABLE \

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use lockfast::{Options, Released};
+use lockfast::{Mode, Options, Released};
 use lockfast_conformance::way::{NAME, SLACK, TTL, Way};
+use lockfast_core::{
+    AcquireOutcome, AcquireRequest, ClientId, DowngradeOutcome, DowngradeRequest, HolderId,
+    ReleaseOutcome, ReleaseRequest, Wait,
+};
 use lockfast_faults::proxy::Link;
 use lockfast_faults::server::Server as _;
 
 use crate::kit::{
-    Postgres, SCHEMA, TIME_MAX, bounded, connect, eventually, hold, loss, start, ttl, url_at,
+    Postgres, SCHEMA, TIME_MAX, bounded, connect, connect_both, eventually, hold, loss, name,
+    start, ttl, url_at,
 };
 
 /// A server, and a way to it that fails.
@@ -28,6 +33,13 @@ impl Net {
     /// Who has the lock, by the table.
     fn holders(&self) -> String {
         self.postgres.sql(&format!("SELECT count(holder) FROM {SCHEMA}.locks"))
+    }
+
+    /// How often the server refused a connection that was given up.
+    fn refused(&self) -> usize {
+        let log = self.postgres.socket_directory().join("log");
+        let said = std::fs::read_to_string(log).unwrap();
+        said.matches("this connection is not registered").count()
     }
 }
 
@@ -114,6 +126,50 @@ async fn a_lost_reply_to_a_release() {
     }
 }
 
+/// P7, P15: a downgrade that was done but whose reply was lost is asked for again, and known.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_a_downgrade() {
+    let net = Net::start().await;
+    net.way.downgrade_without_a_reply().await;
+    assert_eq!(net.holders(), "0");
+}
+
+/// P8, P15: a downgrade that was given up and arrives later, by a connection that was given up too, does
+/// nothing: its holder has released the lock since, and has it again as a writer.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_downgrade_that_comes_late() {
+    let net = Net::start().await;
+    let address = format!("{}?request_timeout=1s", url_at(net.way.proxy.address()));
+    let (_locker, far) = connect_both(&address).await;
+    let holder = HolderId::random(ClientId::random().unwrap()).unwrap();
+    let request = AcquireRequest {
+        name: name(NAME),
+        mode: Mode::Exclusive,
+        holder,
+        ttl: TTL * 10,
+        lock_delay: Duration::ZERO,
+        wait: Wait::No,
+        detached: false,
+        floor: None,
+    };
+    let taken = || far.acquire(request.clone());
+    assert!(matches!(bounded(taken()).await.unwrap(), AcquireOutcome::Granted(_)));
+    net.way.proxy.set_open(Link::HoldRequests);
+    let downgrade = DowngradeRequest { name: name(NAME), holder };
+    assert_eq!(bounded(far.downgrade(downgrade)).await.unwrap(), DowngradeOutcome::Downgraded);
+    let release = ReleaseRequest { name: name(NAME), holder };
+    assert_eq!(bounded(far.release(release)).await.unwrap(), ReleaseOutcome::Released);
+    assert!(matches!(bounded(taken()).await.unwrap(), AcquireOutcome::Granted(_)));
+    assert_eq!(net.refused(), 0);
+    net.way.proxy.set_open(Link::Pass);
+    eventually("what was held has arrived", TIME_MAX, async || net.refused() > 0).await;
+    let view = net.way.near.inspect(&name(NAME)).await.unwrap();
+    let modes: Vec<_> = view.holders.iter().map(|holder| holder.mode).collect();
+    assert_eq!(modes, [Mode::Exclusive]);
+}
+
 /// P5: an acquisition that was given up and arrives later, by a connection that was given up too,
 /// takes no effect: the server refuses it, whether the role may change the tables or not.
 /// The user sees: nothing.
@@ -128,14 +184,9 @@ async fn a_request_that_comes_late() {
         // Sent, given up with its connection, asked again by another, granted and given back.
         bounded(asked).await.unwrap().unwrap();
         eventually("it is free", TIME_MAX, async || net.holders() == "0").await;
-        let log = net.postgres.socket_directory().join("log");
-        let refused = || {
-            let said = std::fs::read_to_string(&log).unwrap();
-            said.matches("this connection is not registered").count()
-        };
-        assert_eq!(refused(), 0);
+        assert_eq!(net.refused(), 0);
         net.way.proxy.set_open(Link::Pass);
-        eventually("what was held has arrived", TIME_MAX, async || refused() > 0).await;
+        eventually("what was held has arrived", TIME_MAX, async || net.refused() > 0).await;
         assert_eq!(net.holders(), "0");
         drop(hold(&net.way.near, NAME, ttl(TTL)).await);
     }
