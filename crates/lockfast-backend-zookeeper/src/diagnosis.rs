@@ -18,7 +18,7 @@ use crate::config::{Config, Host};
 use crate::failure::{Failure, Fate};
 use crate::store::{ENSEMBLE_NODE, guess_tick, no_chroot};
 use crate::wire::{Dialer, Limits, Proof, Session};
-use ensemble::Members;
+use ensemble::{Members, Untold};
 use words::{Answer, Words};
 
 /// What is looked at, in the order in which it is told.
@@ -77,9 +77,10 @@ async fn look(dialer: &Arc<Dialer>) -> Result<Vec<Finding>, Failure> {
     let session = Session::open(dialer, &Handle::current(), timeout, timeout, proof).await?;
     let config = &dialer.config;
     let access = read_access(&session, config).await?;
+    let is_alone = proof == Proof::Any;
     let members = match session.get_at(ENSEMBLE_NODE).await {
-        Ok(text) => Ok(Members::read(&String::from_utf8_lossy(&text))),
-        Err(failure) if is_refusal(&failure) => Err("this user may not read /zookeeper/config"),
+        Ok(text) => Members::read(&String::from_utf8_lossy(&text), is_alone),
+        Err(failure) if is_refusal(&failure) => Err(Untold::Forbidden),
         Err(failure) => return Err(failure),
     };
     let round_trips = measure(&session).await?;
@@ -94,7 +95,6 @@ async fn look(dialer: &Arc<Dialer>) -> Result<Vec<Finding>, Failure> {
     findings.extend(serving.iter().map(|patient| server::judge_version(patient)));
     findings.extend(serving.iter().map(|patient| server::judge_role(patient)));
     findings.extend(ensemble::judge(&members, config.hosts.len(), &serving));
-    let is_alone = members.as_ref().is_ok_and(Members::is_alone);
     let assumed = config.tick.unwrap_or_else(|| guess_tick(limits));
     let tick = serving.iter().filter_map(|patient| patient.tick()).max().unwrap_or(assumed);
     findings.push(judge_timeouts(limits, tick, is_alone));

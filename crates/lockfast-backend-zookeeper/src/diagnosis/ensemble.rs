@@ -12,15 +12,25 @@ pub(super) struct Members {
     observers: usize,
 }
 
+/// Why they are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Untold {
+    /// The user may not read the node.
+    Forbidden,
+    /// A server that was alone before leaves the node empty until it is started once more.
+    Empty,
+}
+
 impl Members {
     /// Reads the node `/zookeeper/config`, which a server that is alone leaves empty.
-    pub(super) fn read(text: &str) -> Self {
+    pub(super) fn read(text: &str, is_alone: bool) -> Result<Self, Untold> {
         let servers = text.lines().filter(|line| line.starts_with("server."));
         // What follows a semicolon is for clients.
         let roles = servers.map(|line| line.split(';').next().unwrap_or_default());
         let (observers, voters) =
             roles.partition::<Vec<&str>, _>(|line| line.ends_with(":observer"));
-        Self { voters: voters.len(), observers: observers.len() }
+        let members = Self { voters: voters.len(), observers: observers.len() };
+        if members.voters == 0 && !is_alone { Err(Untold::Empty) } else { Ok(members) }
     }
 
     /// Whether a single server decides.
@@ -30,15 +40,24 @@ impl Members {
 }
 
 pub(super) fn judge(
-    members: &Result<Members, &'static str>,
+    members: &Result<Members, Untold>,
     named: usize,
     serving: &[&Patient<'_>],
 ) -> Vec<Finding> {
     let members = match members {
         Ok(members) => members,
-        Err(reason) => {
-            let fix = "give the URL's user the right to read it";
-            return vec![Finding::unknown("members", *reason, fix)];
+        Err(untold) => {
+            let (reason, fix) = match untold {
+                Untold::Forbidden => (
+                    "this user may not read /zookeeper/config",
+                    "give the URL's user the right to read it",
+                ),
+                Untold::Empty => (
+                    "/zookeeper/config is empty, although servers decide together or have done so",
+                    "start the servers again, one after the other",
+                ),
+            };
+            return vec![Finding::unknown("members", reason, fix)];
         }
     };
     let mut findings = vec![judge_members(members)];
@@ -130,8 +149,9 @@ mod tests {
     fn members_are_counted_by_their_roles() {
         let text = "server.1=a:1:2:participant;0.0.0.0:2181\nserver.2=b:1:2:participant\n\
                     server.3=c:1:2:observer;2181\nversion=0\n";
-        assert_eq!(Members::read(text), Members { voters: 2, observers: 1 });
-        assert!(Members::read("").is_alone());
+        assert_eq!(Members::read(text, false), Ok(Members { voters: 2, observers: 1 }));
+        assert!(Members::read("", true).is_ok_and(|members| members.is_alone()));
+        assert_eq!(Members::read("", false), Err(Untold::Empty));
         let severity = |voters| judge_members(&Members { voters, observers: 0 }).severity;
         let (ok, warn) = (Severity::Ok, Severity::Warn);
         assert_eq!([0, 1, 2, 3, 4, 5].map(severity), [warn, warn, warn, ok, warn, ok]);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lockfast::{LossCause, Moment, Released};
+use lockfast_core::{Address, Severity};
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::proxy::{Link, Proxy};
 
@@ -126,6 +127,10 @@ async fn a_server_that_was_alone_renews_nothing_as_leader() {
     assert_eq!(loss(&kept, LONG).await, LossCause::SessionEnded);
     let leader = ensemble.leader().unwrap();
     assert_eq!(leader, 0, "it knows more than the others");
+    let address = Address::parse(&url).unwrap();
+    let diagnosis = lockfast_backend_zookeeper::diagnose(address).await.unwrap();
+    let members = diagnosis.findings.iter().find(|finding| finding.check == "members").unwrap();
+    assert_ne!(members.severity, Severity::Warn, "{members:?}");
     let new = connect(&url).await;
     let guards = [hold(&old, "old", ttl(TTL)).await, hold(&new, "new", ttl(TTL)).await];
     for guard in &guards {
