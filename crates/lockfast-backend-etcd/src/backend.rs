@@ -80,7 +80,8 @@ pub(crate) fn profile(ttl_min: Duration) -> Profile {
         lacks: &[
             (
                 Feature::Downgrade,
-                "it has no step that does so; release the lock and read, or use embedded:",
+                "who waits relies on it that the mode of a key never changes; release the lock and \
+                 read, which lets a waiting writer in between",
             ),
             (
                 Feature::Floor,

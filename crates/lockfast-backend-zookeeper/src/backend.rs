@@ -88,7 +88,8 @@ pub(crate) fn profile((least, most): (Duration, Duration), proof: Proof) -> Prof
         lacks: &[
             (
                 Feature::Downgrade,
-                "it has no step that does so; release the lock and read, or use embedded:",
+                "the mode is a part of the name of the claim's node, as with Curator; release the \
+                 lock and read, which lets a waiting writer in between",
             ),
             (Feature::Detached, SESSION_ENDS),
             (Feature::Floor, CREATED),

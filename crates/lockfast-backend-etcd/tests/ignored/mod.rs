@@ -1,7 +1,7 @@
 //! The cases of the suite that etcd cannot run, and why.
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
-const NO_DOWNGRADE: &str = "it has no step that makes a reader of a writer";
+const NO_DOWNGRADE: &str = "the mode of a key never changes";
 
 pub const CASES: &[(&str, &str)] = &[
     ("downgrade::keeps_the_fence_and_the_lease", NO_DOWNGRADE),

@@ -3,7 +3,7 @@
 use lockfast_faults::zookeeper::{Access, Kind, Session};
 
 const NO_DETACHING: &str = "a lease ends with the session of the process that has it";
-const NO_DOWNGRADE: &str = "it has no step that makes a reader of a writer";
+const NO_DOWNGRADE: &str = "the mode is a part of the name of the node";
 const NO_FLOOR: &str = "the servers choose the number of a transaction, which is the fence";
 const NO_TTL_NODES: &str = "nodes with a time to live are switched off in servers as they come";
 const OWN_SESSION: &str = "only the process that has the session can renew";
