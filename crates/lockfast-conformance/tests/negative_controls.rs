@@ -103,6 +103,7 @@ fn a_case_that_uses_what_the_store_lacks_fails_unless_it_is_listed() {
 fn a_store_that_serves_what_it_lacks_is_found() {
     const EVERYTHING: &[(Feature, &str)] = &[
         (Feature::Shared, "the test says so"),
+        (Feature::Downgrade, "the test says so"),
         (Feature::Permits, "the test says so"),
         (Feature::LockDelay, "the test says so"),
         (Feature::Detached, "the test says so"),
@@ -119,9 +120,9 @@ fn a_store_that_serves_what_it_lacks_is_found() {
     };
     let honest = run(None);
     assert_eq!(honest.failures().count(), 0, "{honest}");
-    assert_eq!(honest.verdicts.len(), 10, "{honest}");
+    assert_eq!(honest.verdicts.len(), 11, "{honest}");
     let served = run(Some(Defect::ServesWhatItLacks));
     let found: Vec<&str> = served.failures().map(|(case, _)| case).collect();
-    let expected = ["of_values", "of_values_that_end", "of_events"];
+    let expected = ["of_downgrades", "of_values", "of_values_that_end", "of_events"];
     assert_eq!(found, expected.map(|case| format!("refusals::{case}")), "{served}");
 }

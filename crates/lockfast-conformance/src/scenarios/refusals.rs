@@ -2,9 +2,9 @@
 //! touches nothing. What it has is made. No store is let off these cases.
 
 use lockfast::{
-    Error, ErrorKind, Expected, Feature, Fence, HolderId, Locker, Moment, Mutex, Result,
+    Error, ErrorKind, Expected, Feature, Fence, HolderId, Locker, Moment, Mutex, Result, RwLock,
 };
-use lockfast_core::{Change, WriteRequest};
+use lockfast_core::{Change, DowngradeRequest, WriteRequest};
 
 use super::LONG_TTL;
 use super::shared_state::locker;
@@ -17,6 +17,7 @@ pub(super) const GROUP: Group = Group {
     cases: &[
         Case::new("leave_nothing_out", |arena| Box::pin(leave_nothing_out(arena))),
         Case::new("of_shared_locks", |arena| Box::pin(of_shared_locks(arena))),
+        Case::new("of_downgrades", |arena| Box::pin(of_downgrades(arena))),
         Case::new("of_permits", |arena| Box::pin(of_permits(arena))),
         Case::new("of_lock_delays", |arena| Box::pin(of_lock_delays(arena))),
         Case::new("of_detached_leases", |arena| Box::pin(of_detached_leases(arena))),
@@ -31,6 +32,7 @@ pub(super) const GROUP: Group = Group {
 /// What the cases of this group ask for.
 const ASKED_FOR: &[Feature] = &[
     Feature::Shared,
+    Feature::Downgrade,
     Feature::Permits,
     Feature::LockDelay,
     Feature::Detached,
@@ -98,6 +100,30 @@ async fn leave_nothing_out(arena: Arena) {
 async fn of_shared_locks(arena: Arena) {
     let locker = locker(&arena).await;
     check(&arena, [asked("a lock of readers", &[Feature::Shared], locker.rwlock("a"))]);
+}
+
+/// P11: a store in which no writer becomes a reader refuses that with its reason, and the writer has its
+/// lock as before.
+async fn of_downgrades(arena: Arena) {
+    let (locker, client) = (locker(&arena).await, arena.client().await);
+    let downgraded = match locker.rwlock("a") {
+        Ok(lock) => downgrade(lock).await,
+        Err(error) => Err(error),
+    };
+    let request = DowngradeRequest { name: name("a"), holder: client.holder() };
+    let answers = vec![
+        asked("a downgrade", &[Feature::Shared, Feature::Downgrade], downgraded),
+        asked("the store's", &[Feature::Downgrade], client.backend.downgrade(request).await),
+    ];
+    check_untouched(&arena, &client, answers).await;
+}
+
+async fn downgrade(lock: RwLock) -> Result<()> {
+    let writer = lock.write().await?;
+    let downgraded = lock.downgrade(&writer).await;
+    writer.check()?;
+    writer.release().await?;
+    downgraded
 }
 
 /// P11: a store without permits refuses them with its reason.

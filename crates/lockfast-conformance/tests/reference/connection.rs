@@ -120,7 +120,7 @@ impl Backend for Connection {
 
     fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
         Box::pin(async move {
-            self.store.profile.require(Feature::Downgrade)?;
+            self.require(Feature::Downgrade)?;
             self.store.downgrade(&request)
         })
     }
