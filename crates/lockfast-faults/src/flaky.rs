@@ -192,7 +192,8 @@ mod tests {
             .enable_all()
             .build()
             .expect("a runtime");
-        let mut delay = pin!(sleep(timers.handle(), Duration::from_secs(60)));
+        let handle = timers.handle().clone();
+        let mut delay = pin!(sleep(&handle, Duration::from_secs(60)));
         assert!(delay.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         timers.shutdown_background();
     }
