@@ -34,8 +34,8 @@ use kit::direct::Direct;
 use kit::{Redis, Setup, bounded, check_error, connect, eventually, hold, try_connect, ttl};
 use lockfast::{ErrorKind, Locker, Mode, Moment, Options};
 use lockfast_core::{
-    AcquireRequest, Change, LockName, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
-    RevokeRequest, VersionedValue, Wait, WatchKind,
+    AcquireRequest, Change, DowngradeOutcome, DowngradeRequest, LockName, ReleaseOutcome,
+    ReleaseRequest, RenewOutcome, RenewRequest, RevokeRequest, VersionedValue, Wait, WatchKind,
 };
 use lockfast_faults::server::Server as _;
 use tokio::runtime::Runtime;
@@ -122,6 +122,22 @@ async fn a_cycle_is_two_commands() {
     for command in ["blpop", "wait", "subscribe"] {
         assert!(calls(&redis, command) <= u64::from(command == "subscribe"), "{command}");
     }
+}
+
+/// A writer takes three commands when it becomes a reader meanwhile, which is one of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_downgrade_is_one_command() {
+    let redis = Redis::start();
+    let direct = Direct::connect(&redis.url()).await;
+    let before = calls(&redis, "evalsha");
+    for _ in 0..20 {
+        let holder = direct.take(direct.request("a", Wait::No)).await;
+        let request = DowngradeRequest { name: LockName::new("a").unwrap(), holder };
+        let outcome = bounded(direct.backend.downgrade(request)).await.unwrap();
+        assert_eq!(outcome, DowngradeOutcome::Downgraded);
+        assert_eq!(direct.give("a", holder).await, ReleaseOutcome::Released);
+    }
+    assert_eq!(calls(&redis, "evalsha") - before, 60);
 }
 
 /// What many tasks ask at once shares round trips.
