@@ -8,10 +8,10 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ClientId, ConnectContext,
-    DowngradeOutcome, DowngradeRequest, Error, ErrorKind, EventStream, Feature, Fence, Guarantee,
-    HolderId, LockName, LockView, LossCause, Moment, Profile, Query, Refusal, ReleaseOutcome,
-    ReleaseRequest, RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits,
-    VersionedValue, WriteOutcome, WriteRequest,
+    DowngradeOutcome, DowngradeRequest, Error, ErrorKind, EventStream, Fence, Guarantee, HolderId,
+    LockName, LockView, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest,
+    RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue,
+    WriteOutcome, WriteRequest,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -22,7 +22,7 @@ use crate::config::{Config, StoreMode};
 use crate::failure::{self, Failure};
 use crate::store::Store;
 use crate::wire::{Argument, Dialer};
-use crate::{values, watcher};
+use crate::{downgrade, values, watcher};
 
 /// A connection to a database.
 pub(crate) struct Mysql {
@@ -64,10 +64,7 @@ pub(crate) fn profile() -> Profile {
         reach: Reach::Network,
         fence: FenceSurvival::DataLoss,
         ttl: TtlLimits::LOCKFAST,
-        lacks: &[(
-            Feature::Downgrade,
-            "it has no step that does so; release the lock and read, or use embedded:",
-        )],
+        lacks: &[],
     }
 }
 
@@ -136,12 +133,8 @@ impl Mysql {
             })
             .collect();
         let labels = self.store.find_labels(takers).await;
-        let outcome = |renewal| match renewal {
-            Renewal::Renewed => RenewOutcome::Renewed,
-            Renewal::Lost(cause) => RenewOutcome::Lost(cause),
-            Renewal::TakenBy(client) => RenewOutcome::Lost(LossCause::Taken {
-                by: labels.get(&client).map(ToString::to_string),
-            }),
+        let outcome = |renewal: Renewal| {
+            renewal.loss(&labels).map_or(RenewOutcome::Renewed, RenewOutcome::Lost)
         };
         Ok(renewals.into_iter().map(outcome).collect())
     }
@@ -203,8 +196,11 @@ impl Backend for Mysql {
     }
 
     fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
-        let unsupported = || self.profile().unsupported(Feature::Downgrade);
-        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
+        Box::pin(async move {
+            let name = request.name.clone();
+            let outcome = downgrade::downgrade(&self.store, request).await;
+            outcome.map_err(|failure| failure.to_error().with_lock(&name))
+        })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

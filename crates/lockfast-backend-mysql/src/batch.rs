@@ -1,11 +1,12 @@
 //! What is asked of the server, and how many askers share one call and one commit.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::lobby::{self, Lobby};
-use lockfast_core::{ClientId, HolderId, LockName, LossCause, ReleaseOutcome, RenewRequest};
+use lockfast_core::{ClientId, HolderId, Label, LockName, LossCause, ReleaseOutcome, RenewRequest};
 use tokio::sync::oneshot;
 
 use crate::claim::{Claim, read_client, whole_us, write_mode};
@@ -74,6 +75,17 @@ pub(crate) enum Renewal {
 }
 
 impl Renewal {
+    /// Why the lease is lost, if it is; whoever has the lock now is called by its label.
+    pub(crate) fn loss(self, labels: &HashMap<ClientId, Label>) -> Option<LossCause> {
+        match self {
+            Self::Renewed => None,
+            Self::Lost(cause) => Some(cause),
+            Self::TakenBy(client) => {
+                Some(LossCause::Taken { by: labels.get(&client).map(ToString::to_string) })
+            }
+        }
+    }
+
     /// Reads one line of the answer, without its number.
     pub(crate) fn read(line: &str) -> Option<Self> {
         let (code, rest) = line.split_once('\t').unwrap_or((line, ""));

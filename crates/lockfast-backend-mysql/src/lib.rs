@@ -10,6 +10,7 @@ mod batch;
 mod claim;
 mod config;
 mod diagnosis;
+mod downgrade;
 mod failure;
 mod inspect;
 mod listener;

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::wire::{Dialer, Wire};
 
 /// The version that this crate works with.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// The earliest version of Lockfast that the procedures of this version serve.
 const SERVES: u32 = 2;
 
@@ -46,6 +46,7 @@ const PROCEDURES: &[(&str, &str)] = &[
     ("lockfast_take_all", include_str!("sql/take_all.sql")),
     ("lockfast_give_all", include_str!("sql/give_all.sql")),
     ("lockfast_work", include_str!("sql/work.sql")),
+    ("lockfast_downgrade", include_str!("sql/downgrade.sql")),
     ("lockfast_revoke", include_str!("sql/revoke.sql")),
     ("lockfast_look", include_str!("sql/look.sql")),
     ("lockfast_list", include_str!("sql/list.sql")),
@@ -61,13 +62,32 @@ const PROCEDURES: &[(&str, &str)] = &[
 /// What other programs and users may call. Everything else runs with the rights of the caller, who has
 /// none, unless one of these calls it.
 pub(crate) const PUBLIC: &[&str] = &[
-    "enrol", "finish", "give", "labels", "list", "listen", "look", "read", "revoke", "rouse",
-    "sweep", "take", "watch", "work", "write",
+    "downgrade",
+    "enrol",
+    "finish",
+    "give",
+    "labels",
+    "list",
+    "listen",
+    "look",
+    "read",
+    "revoke",
+    "rouse",
+    "sweep",
+    "take",
+    "watch",
+    "work",
+    "write",
 ];
 
-/// What version 2 lacks or does otherwise. The rest stays as it is for those who are using it, and so
-/// do the rights to it.
-const SINCE_2: &[&str] = &["lockfast_read", "lockfast_sweep", "lockfast_write"];
+/// What a version lacks or does otherwise, and all versions before it. The rest stays as it is for
+/// those who are using it, and so do the rights to it.
+const SINCE: &[(u32, &str)] = &[
+    (2, "lockfast_read"),
+    (2, "lockfast_sweep"),
+    (2, "lockfast_write"),
+    (3, "lockfast_downgrade"),
+];
 
 /// What version 1 lacks, table by table: a column that tells whether it was done, and the change.
 const SINCE_1: &[(&str, &str, &str)] = &[
@@ -147,7 +167,10 @@ async fn migrate_on(
     if from == Some(1) {
         alter(wire).await?;
     }
-    let is_due = |name: &str| from != Some(2) || SINCE_2.contains(&name);
+    let is_due = |name: &str| match from {
+        Some(from @ 2..) => SINCE.iter().any(|(lacked, it)| *lacked >= from && *it == name),
+        _ => true,
+    };
     for (name, create) in PROCEDURES.iter().filter(|(name, _)| is_due(name)) {
         wire.run(&format!("DROP PROCEDURE IF EXISTS {name}")).await?;
         wire.run(create).await?;
@@ -303,11 +326,12 @@ mod tests {
     #[test]
     fn versions_that_fit() {
         let table = [
-            (3, Some(2), true),
             (4, Some(2), true),
-            (4, Some(3), true),
-            (4, Some(4), false),
-            (4, None, false),
+            (5, Some(3), true),
+            (5, Some(4), true),
+            (5, Some(5), false),
+            (5, None, false),
+            (3, Some(2), false),
             (2, Some(2), false),
             (1, None, false),
             (1, Some(1), false),

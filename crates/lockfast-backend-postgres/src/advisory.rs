@@ -103,10 +103,6 @@ pub(crate) fn profile() -> Profile {
             ..TtlLimits::LOCKFAST
         },
         lacks: &[
-            (
-                Feature::Downgrade,
-                "it has no step that does so; release the lock and read, or use embedded:",
-            ),
             (Feature::Permits, "an advisory lock is exclusive or shared; use mode=lease"),
             (
                 Feature::LockDelay,
@@ -137,7 +133,11 @@ impl Advisory {
         let other_mode = |mode| named(Error::already_held(request.mode, mode).into());
         let earlier = lock(&self.holds).get(&request.holder).cloned();
         match &earlier {
-            Some(Hold::Held(held)) if held.mode == request.mode => {
+            Some(Hold::Held(held)) => {
+                let mode = held.mode().await;
+                if mode != request.mode {
+                    return Err(other_mode(mode));
+                }
                 let from = Moment::now();
                 match held.ping(&self.dialer).await {
                     Ok(()) => return Ok(AcquireOutcome::Granted(Grant::new(held.fence, from))),
@@ -146,7 +146,6 @@ impl Advisory {
                     Err(failure) => return Err(named(failure)),
                 }
             }
-            Some(Hold::Held(held)) => return Err(other_mode(held.mode)),
             Some(Hold::Waiting { mode, .. }) if *mode != request.mode => {
                 return Err(other_mode(*mode));
             }
@@ -297,14 +296,29 @@ impl Advisory {
         };
         match held.prolong(&self.dialer, request.ttl + request.lock_delay).await {
             Ok(()) => RenewOutcome::Renewed,
-            // Whether the server still has the session is not known, so it is not trusted.
-            Err(failure) => {
-                tracing::debug!(failure = failure.message(), "a session that has a lock is silent");
-                held.close();
-                RenewOutcome::Lost(LossCause::SessionEnded)
-            }
+            Err(failure) => RenewOutcome::Lost(distrust(&held, &failure)),
         }
     }
+
+    async fn downgrade_one(&self, request: DowngradeRequest) -> DowngradeOutcome {
+        let hold = lock(&self.holds).get(&request.holder).cloned();
+        let Some(Hold::Held(held)) = hold else {
+            return DowngradeOutcome::Lost(LossCause::SessionEnded);
+        };
+        match held.downgrade(&self.dialer).await {
+            Ok(()) => DowngradeOutcome::Downgraded,
+            // It may have both locks now, or one of them.
+            Err(failure) => DowngradeOutcome::Lost(distrust(&held, &failure)),
+        }
+    }
+}
+
+/// Ends a session that has not done what it was asked for: whether the server still has it, and how,
+/// is not known.
+fn distrust(held: &Held, failure: &Failure) -> LossCause {
+    tracing::debug!(failure = failure.message(), "a session that has a lock is silent");
+    held.close();
+    LossCause::SessionEnded
 }
 
 /// How long a wait may last, if it ends.
@@ -349,8 +363,13 @@ impl Backend for Shared {
     }
 
     fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
-        let unsupported = || self.profile().unsupported(Feature::Downgrade);
-        Box::pin(async move { Err(unsupported().with_lock(&request.name)) })
+        Box::pin(async move {
+            let me = Arc::clone(&self.0);
+            // It goes on if the caller does not.
+            let asking =
+                self.0.context.runtime.spawn(async move { me.downgrade_one(request).await });
+            asking.await.map_err(|_| closed().to_error())
+        })
     }
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {

@@ -16,9 +16,9 @@ use std::process::ExitCode;
 use lockfast_conformance::Suite;
 use lockfast_faults::postgres::{Postgres, Setup};
 
-const NO_DOWNGRADE: &str = "it has no step that makes a reader of a writer";
 const NO_EXPIRY: &str = "a session lock does not end by its ttl, only with its session";
 const NO_DELAY: &str = "an advisory lock is free as soon as its connection ends";
+const NO_OWN_FENCE: &str = "the server does not say which session has which fence";
 const NO_PERMITS: &str = "an advisory lock has no permits";
 const NO_EVENTS: &str = "the server does not tell of its advisory locks";
 const NO_REASON: &str = "an operator ends the session, and the server tells no reason";
@@ -34,28 +34,14 @@ const IGNORED: &[(&str, &str)] = &[
     ("deadline::of_a_waiter_is_not_after_the_store_lets_go", NO_EXPIRY),
     ("deadline::starts_again_with_a_renewal", NO_EXPIRY),
     ("deadline::starts_again_with_a_repetition", NO_EXPIRY),
-    ("downgrade::keeps_the_fence_and_the_lease", NO_DOWNGRADE),
-    ("downgrade::does_not_prolong_the_lease", NO_DOWNGRADE),
-    ("downgrade::lets_readers_in_up_to_the_next_writer", NO_DOWNGRADE),
-    ("downgrade::lets_nobody_overtake_a_writer_that_waits", NO_DOWNGRADE),
-    ("downgrade::never_lets_a_writer_in_beside_readers", NO_DOWNGRADE),
-    ("downgrade::can_be_repeated", NO_DOWNGRADE),
-    ("downgrade::is_how_it_is_held_from_then_on", NO_DOWNGRADE),
-    ("downgrade::by_another_holder_changes_nothing", NO_DOWNGRADE),
-    ("downgrade::after_the_end_changes_nothing", NO_DOWNGRADE),
-    ("downgrade::is_refused_where_permits_are_used", NO_DOWNGRADE),
-    ("downgrade::leaves_a_lease_that_can_be_revoked", NO_DOWNGRADE),
-    ("writer::becomes_a_reader", NO_DOWNGRADE),
-    ("writer::that_became_a_reader_is_kept", NO_DOWNGRADE),
-    ("writer::without_an_answer_asks_again", NO_DOWNGRADE),
-    ("writer::that_stops_asking_leaves_nothing", NO_DOWNGRADE),
-    ("writer::is_checked_before_anything_is_touched", NO_DOWNGRADE),
-    ("writer::with_other_guards_stays_one", NO_DOWNGRADE),
-    ("writer::that_has_lost_its_lease_asks_nothing", NO_DOWNGRADE),
+    ("downgrade::does_not_prolong_the_lease", NO_EXPIRY),
+    ("downgrade::after_the_end_changes_nothing", NO_EXPIRY),
+    ("downgrade::is_refused_where_permits_are_used", NO_PERMITS),
+    ("downgrade::leaves_a_lease_that_can_be_revoked", NO_OWN_FENCE),
     ("fencing::rises_across_expiry", NO_EXPIRY),
     ("inspect::gives_no_secret_away", NO_EVENTS),
     ("inspect::lists_only_what_is_wanted", NO_EXPIRY),
-    ("inspect::shows_holders_and_waiters", "the server does not say which session has which fence"),
+    ("inspect::shows_holders_and_waiters", NO_OWN_FENCE),
     ("leader::is_seen_by_those_who_only_look", NO_EVENTS),
     ("lease::is_lengthened_by_the_store", NO_EXPIRY),
     ("lease::of_a_waiter_may_be_as_long_as_any", NO_EXPIRY),

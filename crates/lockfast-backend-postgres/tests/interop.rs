@@ -18,7 +18,7 @@ use kit::{
     Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, eventually, hold, loss,
     queue_for, refusal, start, ttl, url,
 };
-use lockfast::{ErrorKind, Guarantee, Locker, LossCause, Options, Released, RevokeOutcome};
+use lockfast::{ErrorKind, Guarantee, Locker, LossCause, Mode, Options, Released, RevokeOutcome};
 use lockfast_core::Address;
 use lockfast_faults::proxy::{Link, Proxy};
 
@@ -101,6 +101,53 @@ async fn psql_and_lockfast_keep_each_other_out() {
     }
 }
 
+/// P15: a reader in psql that waits comes in when a writer becomes a reader, and a writer in psql when
+/// both have left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn psql_waits_for_a_writer_that_becomes_a_reader() {
+    const KEY: &str = "hashtextextended('nightly', 0)";
+    let postgres = start();
+    let locker = advisory(&postgres).await;
+    let lock = locker.rwlock(NAME).unwrap();
+    let guard = lock.write().await.unwrap();
+    let mut sessions = [Psql::start(&postgres), Psql::start(&postgres)];
+    for (count, shared) in [(1, "_shared"), (2, "")] {
+        sessions[count - 1].send(&format!("SELECT 'got' FROM pg_advisory_lock{shared}({KEY})"));
+        let waits = async || locker.inspect(guard.name()).await.unwrap().waiting == count;
+        eventually("psql waits", TIME_MAX, waits).await;
+    }
+    let [mut reader, mut writer] = sessions;
+    bounded(lock.downgrade(&guard)).await.unwrap();
+    assert_eq!(reader.read(), "got");
+    let view = locker.inspect(guard.name()).await.unwrap();
+    let modes: Vec<_> = view.holders.iter().map(|holder| holder.mode).collect();
+    assert_eq!((modes, view.waiting), (vec![Mode::Shared; 2], 1));
+    assert_eq!(reader.ask(&format!("SELECT pg_advisory_unlock_shared({KEY})")), "t");
+    assert_eq!(locker.inspect(guard.name()).await.unwrap().waiting, 1);
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
+    assert_eq!(writer.read(), "got");
+}
+
+/// P2, P15: a downgrade that is not answered: how the session has the lock is not known, so it is closed.
+/// The user sees: the loss `SessionEnded`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_a_downgrade() {
+    let postgres = start();
+    let proxy = Proxy::start(postgres.address()).await.unwrap();
+    let address = proxy.address();
+    let far = format!("postgres://{ROLE}@{address}/postgres?mode=advisory&request_timeout=1s");
+    let far = connect(&far).await;
+    let lock = far.rwlock(NAME).unwrap().ttl(TTL * 6);
+    let guard = lock.write().await.unwrap();
+    proxy.set_open(Link::SwallowReplies);
+    let error = bounded(lock.downgrade(&guard)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    assert_eq!(loss(&guard, TIME_MAX).await, LossCause::SessionEnded);
+    let near = advisory(&postgres).await;
+    let next = hold(&near, NAME, Options::default().ttl(TTL).wait(TIME_MAX)).await;
+    assert!(next.fence().get() > guard.fence().get());
+}
+
 /// P4, P11: session locks are fenced, say who has them, and are told apart by their mode.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_locks_are_fenced_and_seen() {
@@ -120,7 +167,10 @@ async fn session_locks_are_fenced_and_seen() {
     }
     let lock = locker.rwlock(NAME).unwrap();
     let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
-    refusal(&locker, NAME).await;
+    let readers = refusal(&locker, NAME).await.lock.holders;
+    let told: Vec<_> = readers.iter().map(|holder| (holder.mode, holder.fence)).collect();
+    // B182: whose the last fence is, is not known.
+    assert_eq!(told, [(Mode::Shared, None); 2]);
     drop((one, two));
     let mutex = locker.mutex(NAME).unwrap();
     let with_delay = mutex.clone().lock_delay(TTL);

@@ -13,8 +13,10 @@ const MIGRATE: &str = "run \"lockfast migrate\" as the user that the store's pag
 const ASK_VERSION: &str = "CALL lockfast_enrol('000000000000', '', '', 0, '')";
 /// From this length on a client is asked for its secret, and the above is of no consequence.
 const CALLER_LENGTH_MIN: u64 = 32;
-/// What locks need not: whoever must not take them away from others, or uses no values, is not given it.
-const OPTIONAL: &[&str] = &["lockfast_read", "lockfast_revoke", "lockfast_write"];
+/// What locks need not: whoever must not take them away from others, uses no values, or has no writer that
+/// becomes a reader, is not given it.
+const OPTIONAL: &[&str] =
+    &["lockfast_downgrade", "lockfast_read", "lockfast_revoke", "lockfast_write"];
 
 /// A procedure as the server shows it.
 struct Procedure {

@@ -150,6 +150,15 @@ async fn the_reply_to_a_release_is_lost() {
     hold(&net.way.near, NAME, ttl(TTL)).await.release().await.unwrap();
 }
 
+/// P7, P15: a downgrade that was done but whose reply was lost is repeated, and known.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_reply_to_a_downgrade_is_lost() {
+    let net = Net::start().await;
+    net.way.downgrade_without_a_reply().await;
+    assert_eq!(net.holder(), "NULL");
+}
+
 /// Passes connections on to a server. When `mutes` is set, the next one hears nothing any more from
 /// where it looks for the named lock of the one before it.
 async fn pass_on(listener: TcpListener, server: SocketAddr, mutes: Arc<AtomicBool>) {

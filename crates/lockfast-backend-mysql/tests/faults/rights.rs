@@ -145,6 +145,7 @@ async fn nobody_is_another_client() {
         format!("lockfast_watch('{forged}', 1000000)"),
         format!("lockfast_take('{forged}', '{NAME}', '{id}', 0, 1000000, 0, 0, 1)"),
         format!("lockfast_give('{forged}', '{NAME}', '{id}')"),
+        format!("lockfast_downgrade('{forged}', '{NAME}', '{id}')"),
         format!("lockfast_revoke('{forged}', '{NAME}', 0, '')"),
         format!("lockfast_write('{forged}', '{NAME}', '', '{id}', 'x', NULL)"),
         format!("lockfast_finish('{forged}')"),

@@ -17,8 +17,9 @@ const NAME: &str = "nightly";
 const TTL: Duration = Duration::from_secs(6);
 /// The tables as version 1 made them, with a holder, two who share and one who waits.
 const VERSION_1: &str = include_str!("version_1.sql");
-/// The schema as version 2 made it, one statement after the other.
-const VERSION_2: &str = include_str!("version_2.sql");
+/// The schemas as versions 2 and 3 made them, one statement after the other.
+const LATER: [(u32, &str); 2] =
+    [(2, include_str!("version_2.sql")), (3, include_str!("version_3.sql"))];
 
 async fn migrate(url: &str) -> lockfast::Result<Migration> {
     lockfast_backend_mysql::migrate(Address::parse(url).unwrap()).await
@@ -42,8 +43,8 @@ async fn of_the_version_before() {
     assert_eq!(server.sql("SELECT version FROM lockfast_store"), "1");
     // An earlier try got so far.
     server.sql("ALTER TABLE lockfast_store ADD serves INT NOT NULL DEFAULT 0 AFTER version");
-    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: Some(1), to: 3 });
-    assert_eq!(migrate(&maker).await.unwrap(), Migration::Unchanged { version: 3 });
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: Some(1), to: 4 });
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Unchanged { version: 4 });
     server.sql(&rights);
     let locker = connect(&url).await;
     let held = refusal(&locker, "held").await.lock;
@@ -57,33 +58,44 @@ async fn of_the_version_before() {
     }
     // The program of version 1 is told that it is too old.
     let said = server.sql("CALL lockfast_enrol('0000000000AA', 'old', 'h', 1, '')");
-    assert_eq!(said.split('\t').next(), Some("3"));
+    assert_eq!(said.split('\t').next(), Some("4"));
 }
 
-/// B35: a schema of version 2 becomes one of this version under a program that uses it: what that
+/// B35: a schema of version 2 or 3 becomes one of this version under a program that uses it: what that
 /// holds and waits for stays, and so do its rights to all that it needs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_version_2_in_use() {
+async fn of_a_later_version_in_use() {
+    for (version, schema) in LATER {
+        upgrade_in_use(version, schema).await;
+    }
+}
+
+async fn upgrade_in_use(from: u32, schema: &str) {
     let server = start_server();
     let (rights, maker_rights) = documented_rights("lockfast");
     server.sql("CREATE USER locks IDENTIFIED BY 'word'; CREATE USER maker IDENTIFIED BY 'word'");
     server.sql(&maker_rights);
     let (url, maker) = (server.url_as("locks", Some("word")), server.url_as("maker", Some("word")));
     let mut making = Conn::new(Opts::from_url(&maker).unwrap()).await.unwrap();
-    for statement in VERSION_2.split("\n//\n") {
+    for statement in schema.split("\n//\n") {
         making.query_drop(statement).await.unwrap();
     }
-    let is_new = |grant: &&str| grant.contains("lockfast_read") || grant.contains("lockfast_write");
+    let added = match from {
+        2 => ["downgrade", "read", "write"].as_slice(),
+        _ => &["downgrade"],
+    };
+    let is_new = |grant: &&str| added.iter().any(|name| grant.contains(&format!("_{name} ")));
     let earlier = rights.split_inclusive(';').filter(|grant| !is_new(grant));
     server.sql(&earlier.collect::<String>());
     let (mut first, mut second) = (Session::open(&url, 1).await, Session::open(&url, 2).await);
     assert!(first.take(NAME, 0, TTL * 10, false).await.starts_with("G\t"));
     assert!(second.take(NAME, 0, TTL * 10, true).await.starts_with("W\t"));
+    let said = format!("version {from}");
     for url in [&url, &maker] {
         let error = try_connect(url).await.unwrap_err();
-        check_error(&error, ErrorKind::InvalidConfig, &["version 2", "lockfast migrate"]);
+        check_error(&error, ErrorKind::InvalidConfig, &[&said, "lockfast migrate"]);
     }
-    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: Some(2), to: 3 });
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: Some(from), to: 4 });
     assert_eq!(first.give(NAME).await, "1");
     assert_eq!(server.sql("SELECT HEX(holder) FROM lockfast_locks"), holder(2, 1));
     let said = second.take(NAME, 0, TTL * 10, false).await;
@@ -91,13 +103,18 @@ async fn of_version_2_in_use() {
     // Locks need no right that is new.
     let (locker, backend) = connect_both(&url).await;
     assert_eq!(refusal(&locker, NAME).await.lock.holders.len(), 1);
-    let error = backend.read(name(NAME)).await.unwrap_err();
-    check_error(&error, ErrorKind::Permission, &["lockfast_read", "README"]);
+    assert_eq!(second.give(NAME).await, "1");
+    let lock = locker.rwlock(NAME).unwrap();
+    let guard = lock.write().await.unwrap();
+    let error = lock.downgrade(&guard).await.unwrap_err();
+    check_error(&error, ErrorKind::Permission, &["lockfast_downgrade", "README"]);
+    let error = backend.read(name(NAME)).await.err();
+    assert_eq!(error.map(|error| error.kind()), (from == 2).then_some(ErrorKind::Permission));
     server.sql(&rights);
+    lock.downgrade(&guard).await.unwrap();
     let written = backend.write(write_request(NAME, None, 1, put(b"one"))).await.unwrap();
     assert_eq!(written, WriteOutcome::Written(Some(version(1))));
     assert_eq!(backend.read(name(NAME)).await.unwrap().unwrap().bytes, b"one");
-    assert_eq!(second.give(NAME).await, "1");
 }
 
 /// B35: a schema of the next version is used as long as it serves this one, and not beyond.
@@ -105,10 +122,10 @@ async fn of_version_2_in_use() {
 async fn of_the_next_version() {
     let server = start_server();
     let url = prepare(&server).await;
-    server.sql("UPDATE lockfast_store SET version = 4, serves = 3");
+    server.sql("UPDATE lockfast_store SET version = 5, serves = 4");
     hold(&connect(&url).await, NAME, ttl(TTL)).await.release().await.unwrap();
-    assert_eq!(migrate(&server.url()).await.unwrap(), Migration::Unchanged { version: 4 });
-    server.sql("UPDATE lockfast_store SET serves = 4");
+    assert_eq!(migrate(&server.url()).await.unwrap(), Migration::Unchanged { version: 5 });
+    server.sql("UPDATE lockfast_store SET serves = 5");
     for error in [try_connect(&url).await.unwrap_err(), migrate(&server.url()).await.unwrap_err()] {
         check_error(&error, ErrorKind::InvalidConfig, &["newer Lockfast"]);
     }

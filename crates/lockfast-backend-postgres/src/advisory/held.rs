@@ -37,7 +37,8 @@ pub(crate) struct Held {
     session: Mutex<Option<std::sync::Arc<Session>>>,
     ended: Notify,
     name: LockName,
-    pub(crate) mode: Mode,
+    /// Locked while it is changed, and while what it says is used.
+    mode: tokio::sync::Mutex<Mode>,
     pub(crate) fence: Fence,
 }
 
@@ -91,7 +92,7 @@ pub(super) async fn take(
         session: Mutex::new(Some(std::sync::Arc::new(session))),
         ended: Notify::new(),
         name: request.name.clone(),
-        mode: request.mode,
+        mode: tokio::sync::Mutex::new(request.mode),
         fence,
     };
     Ok(Taken::Held(held, Grant::new(fence, from)))
@@ -193,8 +194,39 @@ impl Held {
         self.session()?.execute(&keepalive(lease), dialer.config.request_timeout).await
     }
 
+    /// How it is held, which a downgrade that is under way may change first.
+    pub(super) async fn mode(&self) -> Mode {
+        *self.mode.lock().await
+    }
+
+    /// Makes a shared lock of an exclusive one. The session takes the shared lock too, which the server
+    /// grants ahead of whoever waits because that one waits for this session, and then gives the
+    /// exclusive one back: only that lets others in. The form that does not wait would be refused while
+    /// somebody waits.
+    pub(super) async fn downgrade(&self, dialer: &Dialer) -> Result<(), Failure> {
+        let mut mode = self.mode.lock().await;
+        if *mode == Mode::Shared {
+            return Ok(());
+        }
+        let statement = format!(
+            "WITH shared AS MATERIALIZED (SELECT pg_advisory_lock_shared({key})) \
+             SELECT pg_advisory_unlock({key}) FROM shared",
+            key = key_of("$1")
+        );
+        let name = self.name.as_str();
+        let params: [Param<'_>; 1] = [(&name, Type::TEXT)];
+        let session = self.session()?;
+        let rows = session.ask(&statement, &params, dialer.config.request_timeout).await?;
+        if !rows.first().map_or(Ok(false), |row| get(row, 0))? {
+            return Err(failure::of_nonsense("a session without its lock"));
+        }
+        *mode = Mode::Shared;
+        Ok(())
+    }
+
     pub(super) async fn unlock(&self, dialer: &Dialer) -> Result<bool, Failure> {
-        let shared = if self.mode == Mode::Shared { "_shared" } else { "" };
+        let mode = self.mode.lock().await;
+        let shared = if *mode == Mode::Shared { "_shared" } else { "" };
         let statement = format!("SELECT pg_advisory_unlock{shared}({key})", key = key_of("$1"));
         let name = self.name.as_str();
         let params: [Param<'_>; 1] = [(&name, Type::TEXT)];

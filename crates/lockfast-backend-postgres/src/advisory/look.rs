@@ -21,21 +21,22 @@ use crate::wire::{Dialer, Param, Session, get};
 /// How often it is looked whether a session has ended.
 const END_LOOK: Duration = Duration::from_millis(10);
 
-/// Locks: the sessions of each, the fence that was given last, and the name.
+/// Locks: the sessions of each, once though one that becomes a reader has two locks for a moment, the fence that was given last, and the name.
 async fn sessions(
     dialer: &Dialer,
     session: &Session,
     names: &[LockName],
 ) -> Result<Vec<Row>, Failure> {
     let statement = format!(
-        "SELECT l.granted, l.mode = 'ShareLock', l.pid, a.application_name, \
+        "SELECT l.granted, bool_and(l.mode = 'ShareLock'), l.pid, a.application_name, \
            (extract(epoch FROM a.backend_start) * 1000000)::bigint, {schema}.last_fence(k.name), \
            k.name \
          FROM (SELECT n.name, {key} AS key FROM unnest($1) AS n (name)) k \
          JOIN pg_locks l ON (l.classid::bigint << 32 | l.objid::bigint) = k.key \
          LEFT JOIN pg_stat_activity a ON a.pid = l.pid \
          WHERE l.locktype = 'advisory' AND l.objsubid = 1 \
-           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+         GROUP BY l.granted, l.pid, a.application_name, a.backend_start, k.name",
         schema = dialer.config.schema,
         key = key_of("n.name"),
     );
@@ -58,17 +59,23 @@ fn read_view<'a>(
         let who: Option<&str> = get(row, 3)?;
         let since_us: Option<i64> = get(row, 4)?;
         let label = who.and_then(read_label);
-        let fence: Option<i64> = get(row, 5)?;
         let since = u64::try_from(since_us.unwrap_or(0)).unwrap_or(0);
         let since = SystemTime::UNIX_EPOCH + Duration::from_micros(since);
         let mode = if is_shared { Mode::Shared } else { Mode::Exclusive };
-        // A program that is not Lockfast has no fence.
-        let fence = fence.filter(|_| label.is_some()).and_then(|it| read_fence(Some(it)).ok());
+        // A program that is not Lockfast has no fence, and of those who share nobody knows whose the
+        // last one is.
+        let fence = if is_shared || label.is_none() { None } else { last_fence(row)? };
         // It lasts as long as its connection.
         let holder = HolderView::new(mode, since, Duration::MAX);
         view.holders.push(holder.with_fence(fence).with_label(label));
     }
     Ok(view)
+}
+
+/// The fence that was given last for the lock of a row.
+fn last_fence(row: &Row) -> Result<Option<Fence>, Failure> {
+    let fence: Option<i64> = get(row, 5)?;
+    Ok(fence.and_then(|fence| read_fence(Some(fence)).ok()))
 }
 
 fn read_label(who: &str) -> Option<Label> {
@@ -127,8 +134,9 @@ impl Advisory {
             if view.holders.is_empty() {
                 return Ok(RevokeOutcome::NotHeld);
             }
-            let has = |fence: Fence| view.holders.iter().any(|it| it.fence == Some(fence));
-            if request.expect_fence.is_some_and(|expected| !has(expected)) {
+            let is_ours = view.holders.iter().any(|holder| holder.label.is_some());
+            let last = rows.first().map_or(Ok(None), last_fence)?.filter(|_| is_ours);
+            if request.expect_fence.is_some_and(|expected| last != Some(expected)) {
                 return Ok(RevokeOutcome::OtherFence(view.holders));
             }
             let limit_of_end = dialer.config.request_timeout;
