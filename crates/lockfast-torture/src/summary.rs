@@ -223,7 +223,7 @@ fn take_over(verdict: &Verdict) -> String {
         return "no holder died while somebody waited".to_owned();
     };
     format!(
-        "{} at most of {}, of which {} without outages",
+        "{} at most of {}, of which {} without outages and faults of who got it",
         nanos(longest.took),
         grouped(longest.count),
         nanos(longest.took_without_outages)

@@ -252,7 +252,7 @@ impl Judge {
         let until = claim.runs.then(|| self.longest_life(at));
         let waits = self.locks[claim.lock].queue.grant(id, claim.mode, at, until);
         self.weigh(claim.lock, waits);
-        self.take_over(at, claim.lock, &crashes);
+        self.take_over(at, &claim, &crashes);
     }
 
     fn still(&mut self, at: u64, id: u64, deadline: u64) {

@@ -246,16 +246,18 @@ impl Judge {
         self.report(Kind::LossToldLate, Some(claim.lock), text, found);
     }
 
-    pub(super) fn take_over(&mut self, at: u64, lock: usize, crashes: &[Crash]) {
+    pub(super) fn take_over(&mut self, at: u64, next: &Claim, crashes: &[Crash]) {
+        // Whoever is stopped or cut off itself takes nothing over meanwhile.
+        let is_excuse = |fault: &FaultSpan| fault.outage || fault.concerns(next.worker);
         for crash in crashes {
             let Some(waited) = crash.waited else { continue };
             let from = crash.killed.max(waited);
             let took = at.saturating_sub(from);
-            let outage = self.faults.time_within(from, at, |fault| fault.outage, [].into_iter());
+            let outage = self.faults.time_within(from, at, is_excuse, [].into_iter());
             let after = i128::from(at) - i128::from(crash.deadline);
             let count = self.take_over.as_ref().map_or(0, |known| known.count) + 1;
             let found = TakeOver {
-                lock: self.locks[lock].name.clone(),
+                lock: self.locks[next.lock].name.clone(),
                 took,
                 took_without_outages: took - outage.min(took),
                 after_deadline: i64::try_from(after).unwrap_or_default(),

@@ -249,6 +249,26 @@ fn the_take_over_counts_from_when_somebody_waits() {
     assert_eq!(story(3_000).took, 1_000 * MS);
 }
 
+/// B211: who is stopped takes nothing over, whatever the store does.
+#[test]
+fn the_take_over_does_not_count_faults_of_who_waits() {
+    let story = |target| {
+        Story::new()
+            .ask(100, 10, Exclusive)
+            .grant(100, 10, 1)
+            .director(600, What::WorkerKilled { worker: 1 })
+            .ask(700, 20, Exclusive)
+            .fault(1_000, 3_900, "pause", target)
+            .grant(4_000, 20, 2)
+            .release(4_100, 20)
+            .finds(&[])
+            .take_over
+            .unwrap()
+            .took_without_outages
+    };
+    assert_eq!([story("worker 2"), story("worker 3")], [400 * MS, 3_300 * MS]);
+}
+
 #[test]
 fn fences_that_are_equal_or_fall() {
     Story::new().hold(100, 200, 10, 5, Exclusive).hold(300, 400, 20, 5, Exclusive).finds(&[(

@@ -170,7 +170,8 @@ pub struct TakeOver {
     pub lock: String,
     /// From the death, or from when somebody waited, to the next grant.
     pub took: u64,
-    /// The same without the time in which no lock could be granted.
+    /// The same without the time in which no lock could be granted, to anybody or to whoever got it,
+    /// because of faults of its own.
     pub took_without_outages: u64,
     /// From the last known deadline of the dead holder to the next grant; negative if before it.
     pub after_deadline: i64,
