@@ -179,7 +179,7 @@ impl Store {
             (false, true) => State::Held,
             (false, false) => State::Trying,
         };
-        let put = first_put(request, &key, &session, &self.context.label, state);
+        let put = first_put(request, &key, &session, &self.context.label, state.clone());
         let span = (!is_busy).then_some(span);
         let created = match self.create(&request.name, put, span).await {
             Ok(created) => created,
@@ -198,6 +198,7 @@ impl Store {
             key,
             revision: created.revision,
             written: created.revision,
+            says: state,
             session: Arc::clone(&session),
             stage: Stage::Waiting,
             is_detached: request.detached,

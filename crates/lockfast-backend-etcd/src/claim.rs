@@ -26,6 +26,8 @@ pub(crate) struct Claim {
     pub(crate) revision: i64,
     /// The revision at which we wrote it last.
     pub(crate) written: i64,
+    /// What we wrote there last.
+    pub(crate) says: State,
     pub(crate) session: Arc<Session>,
     pub(crate) stage: Stage,
     pub(crate) is_detached: bool,
@@ -85,9 +87,10 @@ impl Claim {
         matches!(self.stage, Stage::Held { .. })
     }
 
-    /// What its key should say.
+    /// What its key should say when it is written anew. One that has its turn may have been told to say
+    /// that it is held already, and then must go on to say so: others give up who only waits.
     pub(crate) fn state(&self) -> State {
-        if self.is_held() { State::Held } else { State::Waiting }
+        if self.is_held() { State::Held } else { self.says.clone() }
     }
 }
 
@@ -202,7 +205,7 @@ impl Claims {
         &self,
         holder: HolderId,
         revision: i64,
-        now: Option<(i64, Arc<Session>)>,
+        now: Option<(i64, Arc<Session>, State)>,
     ) -> bool {
         let mut table = lock(&self.table);
         let Some(claim) = table.find(holder).filter(|claim| claim.revision == revision) else {
@@ -211,10 +214,10 @@ impl Claims {
         let (is_held, known) = (claim.is_held(), claim.written);
         match now {
             // Two who move it may hear their answers in another order.
-            Some((written, _)) if written < known => {}
-            Some((written, session)) => {
+            Some((written, ..)) if written < known => {}
+            Some((written, session, says)) => {
                 let number = session.number();
-                table.put_under(holder, written, session);
+                table.put_under(holder, (written, says), session);
                 if is_held {
                     self.losses.moved(holder, number);
                 }
@@ -232,7 +235,8 @@ impl Claims {
         lock(&self.table).may_be_under(holder, session.id);
     }
 
-    /// Changes how far a claim has come, if it is still the same. Returns its lease.
+    /// Changes how far a claim has come, if it is still the same. Returns its lease. One whose key is being
+    /// deleted is not held again.
     pub(crate) fn set_stage(
         &self,
         holder: HolderId,
@@ -241,9 +245,13 @@ impl Claims {
     ) -> Option<Arc<Session>> {
         let mut table = lock(&self.table);
         let claim = table.find(holder).filter(|claim| claim.revision == revision)?;
+        let is_to_be_held = matches!(stage, Stage::Held { .. });
+        if is_to_be_held && matches!(claim.stage, Stage::Leaving { .. }) {
+            return None;
+        }
         let (session, was_held) = (Arc::clone(&claim.session), claim.is_held());
         table.set_stage(holder, stage);
-        if matches!(stage, Stage::Held { .. }) && !was_held {
+        if is_to_be_held && !was_held {
             // From here on the engine knows of every move, also while the grant is on its way.
             self.losses.moved(holder, session.number());
         }
@@ -335,6 +343,7 @@ mod tests {
             key: b"a/1".to_vec(),
             revision: 7,
             written: 7,
+            says: State::Waiting,
             session: Arc::new(session),
             stage: Stage::Waiting,
             is_detached: false,
@@ -346,5 +355,16 @@ mod tests {
         assert_eq!(stage(), Stage::Waiting, "that was the turn of the claim before it");
         claims.call(&[(7, b"a/1".to_vec())], Some(8));
         assert_eq!(stage(), Stage::Turn(Some(8)));
+        // B220: its key was written as held, and it is moved before that is known to be so.
+        let session = Arc::clone(&claims.find(holder).unwrap().session);
+        assert_eq!(claims.find(holder).unwrap().state(), State::Waiting);
+        assert!(claims.moved(holder, 7, Some((9, session, State::Held))));
+        assert_eq!(stage(), Stage::Turn(Some(8)));
+        assert_eq!(claims.find(holder).unwrap().state(), State::Held);
+        // B221: what is being deleted is not held again.
+        let (again, since) = (Moment::now(), Moment::now());
+        claims.set_stage(holder, 7, Stage::Leaving { again, was_held: true }).unwrap();
+        assert!(claims.set_stage(holder, 7, Stage::Held { until: again, since }).is_none());
+        assert!(matches!(stage(), Stage::Leaving { .. }));
     }
 }

@@ -110,11 +110,11 @@ impl Store {
         let Some(_using) = session.using() else {
             return Err(failure::of_closing().with(Fate::NoLease));
         };
-        let put = claim.put(&self.context.label, state);
+        let put = claim.put(&self.context.label, state.clone());
         let put = PutRequest { lease: session.id, ..put };
         match self.overwrite(put, claim).await {
             Ok(written) => {
-                let moved = written.map(|at| (at, Arc::clone(session)));
+                let moved = written.map(|at| (at, Arc::clone(session), state));
                 let is_known = self.claims.moved(holder, claim.revision, moved);
                 if written.is_some() && !is_known {
                     // It was given up meanwhile, and would be in everybody's way.

@@ -155,6 +155,7 @@ impl Line {
     /// as far as was known has it at the latest since now.
     pub(crate) fn prove(&mut self, at: i64, now: Moment) {
         self.whole = at.max(self.whole);
+        self.left.clear();
         let whole = self.whole;
         for entry in self.granted.values_mut().filter(|it| !it.is_sure && it.revision <= whole) {
             entry.is_sure = true;

@@ -328,6 +328,7 @@ mod tests {
             key: b"a/1".to_vec(),
             revision: 7,
             written: 7,
+            says: State::Held,
             session: Arc::clone(&session),
             stage: Stage::Held { until: Moment::now() + ttl, since: Moment::now() },
             is_detached: false,

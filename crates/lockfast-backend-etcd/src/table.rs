@@ -9,6 +9,7 @@ use std::time::Duration;
 use lockfast_core::{HolderId, LockName, Moment, jitter};
 
 use crate::claim::{Claim, Stage};
+use crate::record::State;
 use crate::session::Session;
 
 /// See the module.
@@ -93,10 +94,15 @@ impl Table {
         }
     }
 
-    /// The key of a claim hangs on another lease since a revision.
-    pub(crate) fn put_under(&mut self, holder: HolderId, written: i64, session: Arc<Session>) {
+    /// The key of a claim hangs on another lease since a revision, and says something.
+    pub(crate) fn put_under(
+        &mut self,
+        holder: HolderId,
+        (written, says): (i64, State),
+        session: Arc<Session>,
+    ) {
         let Some(claim) = self.claims.get_mut(&holder) else { return };
-        claim.written = written;
+        (claim.written, claim.says) = (written, says);
         let before = std::mem::replace(&mut claim.session, session).id;
         let now = claim.session.id;
         let is_maybe = self.maybe.get(&holder).is_some_and(|maybe| maybe.contains(&before));

@@ -2,6 +2,7 @@ use lockfast_core::{ClientId, Mode};
 use tokio::sync::Notify;
 
 use super::*;
+use crate::record::State;
 use crate::session::Class;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,6 +22,7 @@ fn claim(key: &str, session: &Arc<Session>, stage: Stage) -> Claim {
         key: key.as_bytes().to_vec(),
         revision: 7,
         written: 7,
+        says: State::Waiting,
         session: Arc::clone(session),
         stage,
         is_detached: false,
@@ -71,7 +73,7 @@ fn what_may_hang_on_two_leases_is_found_under_both() {
     assert_eq!((gone.len(), left.len()), (1, 1), "one of them may be under the second");
     assert_eq!(gone[0].key, b"a/1");
     // Whatever is known of it later, what is under way to the second is not answered by that.
-    table.put_under(unsure, 9, Arc::clone(&third));
+    table.put_under(unsure, (9, State::Waiting), Arc::clone(&third));
     assert_eq!(of_session(&table, second.id), [unsure]);
     let (gone, left) = table.end_session(second.id);
     assert_eq!((gone.len(), left.len()), (0, 0), "it is under the third");

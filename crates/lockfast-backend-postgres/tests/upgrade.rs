@@ -176,6 +176,7 @@ async fn a_schema_of_the_version_before() {
     let writer = lock.write().await.unwrap();
     let error = lock.downgrade(&writer).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidConfig, &["downgrade", "lockfast migrate"]);
+    assert_eq!(writer.mode(), Mode::Exclusive, "nothing has changed");
     let guard = hold(&one, "kept", ttl(TTL)).await;
     let waiter = queue_for(&two, "kept").await;
     let before = sessions(&postgres);

@@ -63,9 +63,12 @@ impl Store {
             claims: Mutex::default(),
         };
         let session = store.open_session().await?;
-        // Servers have this node since they can do what locks need.
-        if !session.exists_at(ENSEMBLE_NODE).await? {
-            return Err(failure::of_age());
+        // Servers have this node since they can do what locks need. Newer ones do not show it to everybody.
+        match session.exists_at(ENSEMBLE_NODE).await {
+            Ok(true) => {}
+            Ok(false) => return Err(failure::of_age()),
+            Err(failure) if failure.handling.is_no_auth() => {}
+            Err(failure) => return Err(failure),
         }
         let chroot = &store.config().chroot;
         if !chroot.is_empty() && !session.exists_at(chroot).await? {

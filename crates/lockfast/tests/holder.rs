@@ -281,3 +281,26 @@ async fn another_mode_of_what_it_asks_for_is_refused() {
     blocker.release().await.unwrap();
     rw.writer().acquire_as(&me).await.unwrap().release().await.unwrap();
 }
+
+/// B223: two tasks of a holder ask to write. The one that gets the lock goes on as a reader before the other
+/// runs, which then has nothing to wait for.
+#[tokio::test(flavor = "current_thread")]
+async fn who_waited_for_a_writer_does_not_wait_for_its_reader() {
+    let locker = Locker::connect("memory:").await.unwrap();
+    let (lock, me) = (locker.rwlock("a").unwrap().wait(Duration::from_secs(20)), Holder::new());
+    let foreign = lock.write().await.unwrap();
+    let ask = || {
+        let (lock, me) = (lock.clone(), me.clone());
+        async move { lock.writer().acquire_as(&me).await }
+    };
+    let (mut one, mut two) = (Box::pin(ask()), Box::pin(ask()));
+    // Both ask, one after the other; nobody polls the second before the first has gone on.
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(one.as_mut().poll(&mut context).is_pending());
+    assert!(two.as_mut().poll(&mut context).is_pending());
+    foreign.release().await.unwrap();
+    let writer = one.await.unwrap();
+    lock.downgrade(&writer).await.unwrap();
+    let error = two.await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyHeld, "{error}");
+}

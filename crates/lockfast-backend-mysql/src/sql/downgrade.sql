@@ -37,6 +37,22 @@ BEGIN
     ELSEIF known_mode IS NOT NULL THEN
       SET @lockfast_answers = '1\tD\n';
     END IF;
+    IF known_mode IS NULL THEN
+      -- Why it does not have it, in the words of a renewal. That is asked before the line moves on, which
+      -- may let it in.
+      SELECT CONCAT('1\t',
+               CASE WHEN c.stage = 2 THEN CONCAT('R\t', c.reason)
+                    WHEN l.holder <> id AND l.until_us > @lockfast_now
+                      THEN CONCAT('T\t', HEX(LEFT(l.holder, 6)))
+                    ELSE COALESCE(
+                      (SELECT CONCAT('T\t', HEX(LEFT(o.holder, 6))) FROM lockfast_claims o
+                        WHERE o.name = l.name AND o.stage = 1 LIMIT 1),
+                      'F') END,
+               '\n') INTO @lockfast_answers
+        FROM lockfast_locks l
+        LEFT JOIN lockfast_claims c ON c.name = l.name AND c.holder = id
+       WHERE l.name = lock_name AND NOT COALESCE(c.stage = 1, 0);
+    END IF;
     IF known_mode = 0 AND other_mode IS NULL THEN
       -- It was heard of, so it is no offer any more; that does not make it last longer.
       INSERT INTO lockfast_claims (name, holder, client, ticket, mode, stage, fence, ttl_us, delay_us,
@@ -53,11 +69,6 @@ BEGIN
     END IF;
     CALL lockfast_settle(lock_name, heir);
     CALL lockfast_close(lock_name, heir);
-    IF known_mode IS NULL THEN
-      -- There is nothing to renew, so this only says why.
-      CALL lockfast_renew_all(CONCAT('[', JSON_ARRAY(
-        CONVERT(lock_name USING utf8mb4), holder_hex, 31622400000000, 0), ']'));
-    END IF;
     CALL lockfast_end();
   END;
 END

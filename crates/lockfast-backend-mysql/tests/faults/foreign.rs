@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockfast::LockName;
 use mysql_async::prelude::Queryable as _;
 
-use crate::kit::foreign::{Session, holder};
+use crate::kit::foreign::{Session, client, holder};
 use crate::kit::{Mysql, bounded, connect, eventually, hold, prepare, refusal, start_server, ttl};
 
 const NAME: &str = "nightly";
@@ -142,6 +142,27 @@ async fn a_session_that_only_reads() {
     let error = session.try_take(NAME, 0, TTL, false).await.unwrap_err().to_string();
     assert!(error.contains("READ ONLY"), "{error}");
     assert_eq!(server.sql("SELECT COUNT(*) FROM lockfast_locks"), "0");
+}
+
+/// B222: one that waits and asks to go on as a reader does not have the lock. Its turn may come by what is
+/// looked at for that, and then lasts as long as any other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_is_not_downgraded() {
+    const SHORT: Duration = Duration::from_millis(500);
+    const LONG: Duration = Duration::from_secs(60);
+    let server = start_server();
+    let url = prepare(&server).await;
+    let (mut first, mut second) = (Session::open(&url, 1).await, Session::open(&url, 2).await);
+    assert!(first.take(NAME, 0, SHORT, false).await.starts_with("G\t"));
+    assert!(second.take(NAME, 0, LONG, true).await.starts_with("W\t"));
+    assert_eq!(second.downgrade(NAME).await, format!("T\t{}", client(1)));
+    let clock = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
+    let is_over = format!("SELECT until_us <= {clock} FROM lockfast_locks WHERE name = '{NAME}'");
+    eventually("the first is over", LONG, async || server.sql(&is_over).trim() == "1").await;
+    assert_eq!(second.downgrade(NAME).await, "F");
+    let left = format!("SELECT MAX(until_us) - {clock} FROM lockfast_locks WHERE name = '{NAME}'");
+    let left: i64 = server.sql(&left).trim().parse().unwrap();
+    assert!(left <= LONG.as_micros() as i64, "{left} µs are left");
 }
 
 /// What is not a client, a holder, a mode or a time is refused in words, and nothing is granted.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Migration, WriteOutcome};
+use lockfast::{ErrorKind, Migration, Mode, WriteOutcome};
 use lockfast_core::Address;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts};
@@ -108,6 +108,7 @@ async fn upgrade_in_use(from: u32, schema: &str) {
     let guard = lock.write().await.unwrap();
     let error = lock.downgrade(&guard).await.unwrap_err();
     check_error(&error, ErrorKind::Permission, &["lockfast_downgrade", "README"]);
+    assert_eq!(guard.mode(), Mode::Exclusive, "nothing has changed");
     let error = backend.read(name(NAME)).await.err();
     assert_eq!(error.map(|error| error.kind()), (from == 2).then_some(ErrorKind::Permission));
     server.sql(&rights);

@@ -93,6 +93,14 @@ impl Session {
             .unwrap()
     }
 
+    /// Asks to have a lock as a reader that the client's first holder has as a writer.
+    pub async fn downgrade(&mut self, name: &str) -> String {
+        let holder = holder(self.number, 1);
+        self.say(&format!("CALL lockfast_downgrade('{}', '{name}', '{holder}')", self.who))
+            .await
+            .unwrap()
+    }
+
     /// The second column of the answer, without its number.
     async fn say(&mut self, call: &str) -> mysql_async::Result<String> {
         let row: Option<(u64, String, String, u64)> = self.conn.query_first(call).await?;

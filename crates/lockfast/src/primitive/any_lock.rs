@@ -298,10 +298,11 @@ impl AnyLock {
         let Some(_asking) = asking else {
             return self.refuse(Moment::now().since(start)).await.map(Attempt::Taken);
         };
-        // Who asked before may have got it.
+        // Who asked before may have got it, and may have it in another mode by now.
         if let Some(guard) = holder.again(&self.target) {
             return Ok(Attempt::Acquired(guard));
         }
+        holder.seat(&self.target)?;
         Ok(match self.target.acquire(wait, false).await? {
             Ok(cell) => {
                 seat.take(&cell);
