@@ -96,6 +96,7 @@ const IGNORED: &[(&str, &str)] = &[
     ("refresh::do_not_press_a_store", NO_VALUES),
     ("refresh::go_on_when_many_waited_for_one_who_left", NO_VALUES),
     ("refresh::are_fresh_for_a_short_time", NO_VALUES),
+    ("refresh::are_as_fresh_as_the_reader_wants", NO_VALUES),
     ("refresh::cost_one_read_while_they_are_fresh", NO_VALUES),
     ("refresh::invalidations_are_not_undone_by_who_computes", NO_VALUES),
     ("values::and_locks_are_apart", NO_VALUES),

@@ -80,8 +80,8 @@ async fn the_schema_is_missing() {
     // The rights that the README names for it.
     server
         .sql(&format!("REVOKE ALL ON lockfast.* FROM maker; {}", documented_rights("lockfast").1));
-    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: None, to: 3 });
-    assert_eq!(migrate(&maker).await.unwrap(), Migration::Unchanged { version: 3 });
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Changed { from: None, to: 4 });
+    assert_eq!(migrate(&maker).await.unwrap(), Migration::Unchanged { version: 4 });
     let guard = hold(&connect(&url).await, NAME, ttl(TTL)).await;
     assert!(guard.check().is_ok());
 }

@@ -87,6 +87,7 @@ const IGNORED: &[(&str, &str)] = &[
     ("reentrance::that_is_cancelled_is_not_counted", NO_LINE),
     ("refresh::are_computed_once", NO_VALUES),
     ("refresh::are_fresh_for_a_short_time", NO_VALUES),
+    ("refresh::are_as_fresh_as_the_reader_wants", NO_VALUES),
     ("refresh::cost_one_read_while_they_are_fresh", NO_VALUES),
     ("refresh::do_not_press_a_store", NO_VALUES),
     ("refresh::give_the_last_value_meanwhile", NO_VALUES),

@@ -24,8 +24,8 @@ async fn no_schema_and_no_rights() {
     let error = try_connect(&url(&postgres)).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidConfig, &["schema lockfast", "lockfast migrate"]);
     check_error(&migrate(&url(&postgres)).unwrap_err(), ErrorKind::Permission, &["permission"]);
-    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: None, to: 5 });
-    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Unchanged { version: 5 });
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: None, to: 6 });
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Unchanged { version: 6 });
     let error = try_connect(&url(&postgres)).await.unwrap_err();
     check_error(&error, ErrorKind::Permission, &["permission denied for schema"]);
     make_schema(&postgres, SCHEMA);

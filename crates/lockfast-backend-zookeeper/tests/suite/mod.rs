@@ -56,6 +56,7 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("refresh::do_not_press_a_store", NO_TTL_NODES),
     ("refresh::go_on_when_many_waited_for_one_who_left", NO_TTL_NODES),
     ("refresh::are_fresh_for_a_short_time", NO_TTL_NODES),
+    ("refresh::are_as_fresh_as_the_reader_wants", NO_TTL_NODES),
     ("refresh::cost_one_read_while_they_are_fresh", NO_TTL_NODES),
     ("refresh::invalidations_are_not_undone_by_who_computes", NO_TTL_NODES),
     ("values::end_by_themselves", NO_TTL_NODES),
