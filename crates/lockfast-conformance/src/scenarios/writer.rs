@@ -88,7 +88,9 @@ async fn becomes_a_reader(arena: Arena) {
 /// P2: the keeper renews a lease that was downgraded as before, also when a renewal was on its way
 /// meanwhile, in either order.
 async fn that_became_a_reader_is_kept(arena: Arena) {
-    let (ttl, options) = short_lease(&arena);
+    // Longer than other short leases: each renewal is slow, and the machine may be, too.
+    let ttl = arena.ttl(Duration::from_secs(2));
+    let options = Options::default().ttl(ttl).request_timeout(ttl * 3 / 10).retries(10);
     let slow = ttl / 10;
     for fault in [Fault::DelayRequest(slow), Fault::DelayReply(slow)] {
         let switch = FaultSwitch::default();
@@ -104,7 +106,7 @@ async fn that_became_a_reader_is_kept(arena: Arena) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         lock.downgrade(&guard).await.expect("it is a writer's");
-        while Moment::now().since(granted) < ttl * 2 {
+        while Moment::now().since(granted) < ttl * 3 / 2 {
             assert_eq!(guard.check().expect("it is kept").fence, fence);
             client.be_refused(client.request(&name("a"))).await;
             tokio::time::sleep(ttl / 20).await;
