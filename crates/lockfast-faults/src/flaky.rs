@@ -43,6 +43,8 @@ pub enum Operation {
     Release,
     /// [`Backend::downgrade`].
     Downgrade,
+    /// [`Backend::watch`].
+    Watch,
     /// Everything else.
     Other,
 }
@@ -53,8 +55,8 @@ pub struct FaultSwitch(Arc<Switches>);
 
 #[derive(Debug, Default)]
 struct Switches {
-    faults: Mutex<[Option<Fault>; 5]>,
-    counts: [AtomicUsize; 5],
+    faults: Mutex<[Option<Fault>; 6]>,
+    counts: [AtomicUsize; 6],
 }
 
 impl FaultSwitch {
@@ -65,7 +67,7 @@ impl FaultSwitch {
 
     /// Sets the fault of all operations.
     pub fn set_all(&self, fault: Fault) {
-        *self.0.faults.lock().expect("no panic") = [Some(fault); 5];
+        *self.0.faults.lock().expect("no panic") = [Some(fault); 6];
     }
 
     /// How often an operation was begun.
@@ -173,7 +175,7 @@ impl Backend for Flaky {
     }
 
     fn watch(&self) -> BoxFuture<'_, Result<EventStream>> {
-        self.carry(Operation::Other, || self.inner.watch())
+        self.carry(Operation::Watch, || self.inner.watch())
     }
 }
 

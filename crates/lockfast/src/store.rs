@@ -15,6 +15,7 @@ use crate::lease::keeper::Keeper;
 use crate::lease::lookout::Lookout;
 use crate::lease::registry::Registry;
 use crate::lease::undo::Undoing;
+use crate::primitive::events::SharedWatch;
 use crate::randomness::Randomness;
 use crate::telemetry::Telemetry;
 
@@ -27,6 +28,7 @@ pub(crate) struct Store {
     pub(crate) registry: Arc<Registry>,
     pub(crate) lookout: Arc<Lookout>,
     pub(crate) undoing: Undoing,
+    pub(crate) watch: SharedWatch,
     randomness: Randomness,
 }
 
@@ -48,9 +50,17 @@ impl Store {
         };
         let backend = connect(context).await?;
         let telemetry = Telemetry::new(backend.profile().backend);
-        let (lookout, undoing) = (Arc::default(), Undoing::default());
-        let randomness = Randomness::default();
-        Ok(Self { backend, keeper, client, telemetry, registry, lookout, undoing, randomness })
+        Ok(Self {
+            backend,
+            keeper,
+            client,
+            telemetry,
+            registry,
+            lookout: Arc::default(),
+            undoing: Undoing::default(),
+            watch: SharedWatch::default(),
+            randomness: Randomness::default(),
+        })
     }
 
     /// An id for a new acquisition. The process must have been checked: a forked child would

@@ -303,7 +303,11 @@ async fn barriers_outlast_places_that_are_taken_away(arena: Arena) {
 /// P10 (B175): a barrier of many opens when all are there, and not before.
 async fn barriers_take_many(arena: Arena) {
     const PARTIES: u32 = 150;
-    let lockers: [Locker; 3] = lockers(&arena).await;
+    let switches = [FaultSwitch::default(), FaultSwitch::default(), FaultSwitch::default()];
+    let mut lockers = Vec::new();
+    for switch in &switches {
+        lockers.push(arena.locker(switch).await);
+    }
     let wait = |at: u32| {
         let barrier = lockers[at as usize % 3].barrier("a", PARTIES).expect("a barrier");
         tokio::spawn(async move { barrier.wait().await.expect("an answer") })
@@ -313,6 +317,9 @@ async fn barriers_take_many(arena: Arena) {
     let all = PARTIES as usize - 1;
     client.until(&name("barrier:a#0"), "all but one", |view| view.holders.len() == all).await;
     assert!(tasks.iter().all(|task| !task.is_finished()), "one is missing");
+    for switch in &switches {
+        assert_eq!(switch.count(Operation::Watch), 1, "those of one process share a watch");
+    }
     let last = wait(0);
     for task in tasks.into_iter().chain([last]) {
         assert_eq!(finish(task).await, 0);

@@ -17,7 +17,7 @@
 mod any_lock;
 mod attempt;
 mod barrier;
-mod events;
+pub(crate) mod events;
 mod latch;
 mod leader;
 mod multi_lock;
