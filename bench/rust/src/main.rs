@@ -7,7 +7,8 @@
 //! peers wait PEER PORT WAITERS                    wait for one lock that stays taken
 //! peers hold PEER PORT LOCKS                      hold so many locks
 //! peers renew PORT LEASES ROUNDS                  renew by a script for 100 keys
-//! peers redlock | postgres | mysql | etcd         everything about that store, on servers of its own
+//! peers redlock | postgres | mysql                everything about that store, on servers of its own
+//! peers etcd LOCKFAST                             the same, also with the command at that path
 //! peers zookeeper PYTHON SCRIPT CLASSES           the same, with kazoo by a Python that has it and with
 //!                                                 Curator by a program that was compiled there
 //! ```
@@ -53,7 +54,7 @@ fn main() -> Result<()> {
             bare::renew(number(port)?, number(leases)?, number(rounds)?)?
         }
         ["redlock"] => redlock::measure()?,
-        ["etcd"] => etcd::measure()?,
+        ["etcd", lockfast] => etcd::measure(lockfast)?,
         [kind @ ("postgres" | "mysql")] => database::measure(kind)?,
         ["zookeeper", python, script, classes] => {
             zookeeper::measure(&Programs { python, script, classes })?

@@ -4,23 +4,24 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use super::peer::{Samples, measure_store};
+use super::peer::{Samples, measure_etcd};
 use super::{ratio, thousands};
 
 /// Measures everything on etcd; the text between this section's marks.
 pub(super) fn run() -> Result<String> {
-    let samples = measure_store("etcd")?;
+    let samples = measure_etcd()?;
     let mut text = String::new();
     cycles(&samples, &mut text)?;
     handovers(&samples, &mut text)?;
+    commands(&samples, &mut text)?;
     lines(&samples, &mut text)?;
     Ok(text)
 }
 
 fn cycles(samples: &Samples, text: &mut String) -> Result<()> {
     text.push_str(
-        "Free locks, cycles a second:\n\n| case | Lockfast | by hand | the server's lock | ratio to \
-         by hand | target |\n|---|---|---|---|---|---|\n",
+        "Free locks, cycles a second:\n\n| case | Lockfast | by hand | by hand, a lease each | the \
+         server's lock | ratio to by hand | target |\n|---|---|---|---|---|---|---|\n",
     );
     for (title, server, tasks, target) in [
         ("1 task, every write on disk", "durable", 1, "≥ 0.95"),
@@ -32,9 +33,10 @@ fn cycles(samples: &Samples, text: &mut String) -> Result<()> {
         let (ours, by_hand) = (rate("lockfast")?, rate("by-hand")?);
         let _ = writeln!(
             text,
-            "| {title} | {} | {} | {} | {} | {target} |",
+            "| {title} | {} | {} | {} | {} | {} | {target} |",
             thousands(ours.median()),
             thousands(by_hand.median()),
+            thousands(rate("own-lease")?.median()),
             thousands(rate("lock-rpc")?.median()),
             ratio(&ours.over(&by_hand)),
         );
@@ -73,6 +75,29 @@ fn handovers(samples: &Samples, text: &mut String) -> Result<()> {
     Ok(())
 }
 
+fn commands(samples: &Samples, text: &mut String) -> Result<()> {
+    text.push_str(
+        "\nA command under a lock, each a process of its own:\n\n| case | `lockfast run` | `etcdctl \
+         lock` | ratio |\n|---|---|---|---|\n",
+    );
+    for (server, disk) in [("durable", "every write on disk"), ("quick", "no disk")] {
+        for (what, title) in
+            [("free_ms", "one after the other"), ("crowd_ms", "16 at once for one lock")]
+        {
+            let each = |peer: &str| samples.get(&format!("{server}.command_{peer}.{what}"));
+            let (ours, theirs) = (each("lockfast")?, each("etcdctl")?);
+            let _ = writeln!(
+                text,
+                "| {title}, {disk} | {:.1} ms each | {:.1} ms each | {} |",
+                ours.median(),
+                theirs.median(),
+                ratio(&ours.over(&theirs)),
+            );
+        }
+    }
+    Ok(())
+}
+
 fn lines(samples: &Samples, text: &mut String) -> Result<()> {
     text.push_str("\n| what it costs | figure | target |\n|---|---|---|\n");
     let p50 = |line: usize| samples.get(&format!("quick.line_{line}.p50_us"));
@@ -83,6 +108,7 @@ fn lines(samples: &Samples, text: &mut String) -> Result<()> {
     for (what, figure, target) in [
         ("writes of the cluster's log for a free lock", writes("lockfast")?, "≤ 2"),
         ("the same by hand, with a lease that is there", writes("by-hand")?, "–"),
+        ("the same by hand, with a lease of its own", writes("own-lease")?, "–"),
         ("the same by the server's lock, with a lease that is there", writes("lock-rpc")?, "–"),
         ("hand-over with 10 in line, p50", format!("{} µs", thousands(short.median())), "–"),
         ("hand-over with 5 000 in line, p50", format!("{} µs", thousands(long.median())), "–"),

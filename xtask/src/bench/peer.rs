@@ -113,6 +113,13 @@ pub(super) fn measure_store(kind: &str) -> Result<Samples> {
     measure_words(&[kind])
 }
 
+/// The same on etcd, also with the command that was built for release.
+pub(super) fn measure_etcd() -> Result<Samples> {
+    super::build_lockfast()?;
+    build()?;
+    measure_words(&["etcd", &text(super::lockfast_path()?)])
+}
+
 /// The same on ZooKeeper, with the libraries in Python and Java that have its locks.
 pub(super) fn measure_zookeeper() -> Result<Samples> {
     build()?;

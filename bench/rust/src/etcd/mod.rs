@@ -1,6 +1,7 @@
 //! Locks on etcd, beside a key by hand, the server's own lock and the least that passes a lock on:
 //! with every write on disk and without.
 
+mod command;
 mod peer;
 mod wire;
 
@@ -37,8 +38,8 @@ const WRITES: &str = "etcd_server_proposals_committed_total";
 const STREAMS: &str = "grpc_server_started_total{grpc_method=\"LeaseKeepAlive\",\
      grpc_service=\"etcdserverpb.Lease\",grpc_type=\"bidi_stream\"}";
 
-/// Measures everything, round by round.
-pub(crate) fn measure() -> Result<Value> {
+/// Measures everything, round by round; `lockfast` is the path of the command.
+pub(crate) fn measure(lockfast: &str) -> Result<Value> {
     let mut samples = Samples::default();
     for _ in 0..ROUNDS {
         // A fresh server each time: what the last one has deleted stays in its history.
@@ -47,7 +48,7 @@ pub(crate) fn measure() -> Result<Value> {
         {
             let url = server.url();
             for tasks in TASKS {
-                for peer in ["lockfast", "by-hand", "lock-rpc"] {
+                for peer in ["lockfast", "by-hand", "own-lease", "lock-rpc"] {
                     let name = format!("{name}.{peer}_{tasks}");
                     // Also one task runs on the runtime that `#[tokio::main]` gives.
                     let gone_round = on_runtime(TASKS[1], cycle(peer, &url, tasks));
@@ -64,9 +65,10 @@ pub(crate) fn measure() -> Result<Value> {
                     samples.add_fields(&name, &passed.with_context(|| name.clone())?)?;
                 }
             }
+            command::measure(&mut samples, name, lockfast, &server.address().to_string())?;
         }
         let server = Etcd::start();
-        for peer in ["lockfast", "by-hand", "lock-rpc"] {
+        for peer in ["lockfast", "by-hand", "own-lease", "lock-rpc"] {
             let writes = on_runtime(TASKS[1], count_writes(peer, &server))?;
             samples.add(&format!("quick.{peer}.writes"), writes);
         }

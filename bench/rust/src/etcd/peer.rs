@@ -9,13 +9,14 @@ use anyhow::{Context as _, Result, ensure};
 use tokio::sync::oneshot;
 
 use super::wire::{
-    Client, Compare, Delete, Lock, Locked, Nothing, Operation, Put, Range, Request, Transaction,
+    Client, Compare, Delete, LeaseRevoke, Lock, Locked, Nothing, Operation, Put, Range, Request, Transaction,
     TransactionResponse, Unlock, Watched, end_of,
 };
 use crate::contender::TTL;
 
 const TXN: &str = "/etcdserverpb.KV/Txn";
 const DELETE: &str = "/etcdserverpb.KV/DeleteRange";
+const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const CREATE: i32 = 1;
 const DELETED: i32 = 1;
 
@@ -27,6 +28,8 @@ const LEASE_SECONDS: u64 = 20 * TTL.as_secs();
 enum Kind {
     /// A transaction that puts a key if it is not there, and its deletion.
     ByHand,
+    /// The same under a lease of its own, which is revoked to release.
+    OwnLease,
     /// The server's lock and unlock.
     LockRpc,
     /// A queue whose next is told by one standing watch. Nothing is done for waiters that died: a
@@ -57,6 +60,7 @@ impl Session {
     pub(crate) async fn open(peer: &str, url: &str) -> Result<Self> {
         let kind = match peer {
             "by-hand" => Kind::ByHand,
+            "own-lease" => Kind::OwnLease,
             "lock-rpc" => Kind::LockRpc,
             "probe" => Kind::Probe,
             _ => anyhow::bail!("there is no peer {peer} on etcd"),
@@ -95,22 +99,27 @@ pub(crate) struct Taker {
     session: Session,
     name: String,
     key: Vec<u8>,
+    lease: i64,
 }
 
 impl Taker {
     pub(crate) fn new(session: &Session, name: String) -> Self {
         let number = session.takers.fetch_add(1, Ordering::Relaxed);
         let key = match session.kind {
-            Kind::ByHand => format!("by-hand/{name}"),
+            Kind::ByHand | Kind::OwnLease => format!("by-hand/{name}"),
             Kind::LockRpc => String::new(),
             Kind::Probe => format!("probe/{name}/{:x}-{number}", session.lease),
         };
-        Self { session: session.clone(), name, key: key.into_bytes() }
+        Self { session: session.clone(), name, key: key.into_bytes(), lease: session.lease }
     }
 
     pub(crate) async fn acquire(&mut self) -> Result<bool> {
         match self.session.kind {
             Kind::ByHand => self.put_if_absent().await,
+            Kind::OwnLease => {
+                self.lease = self.session.client.grant_lease(LEASE_SECONDS).await?;
+                self.put_if_absent().await
+            }
             Kind::LockRpc => {
                 let client = &self.session.client;
                 // Whoever shares a lease shares the lock.
@@ -128,13 +137,14 @@ impl Taker {
         let (client, key) = (&self.session.client, self.key.clone());
         let _: Nothing = match self.session.kind {
             Kind::LockRpc => client.call("/v3lockpb.Lock/Unlock", Unlock { key }).await?,
+            Kind::OwnLease => client.call(REVOKE, LeaseRevoke { id: self.lease }).await?,
             _ => client.call(DELETE, Delete { key, range_end: Vec::new() }).await?,
         };
         Ok(())
     }
 
     fn put(&self) -> Operation {
-        let (key, lease) = (self.key.clone(), self.session.lease);
+        let (key, lease) = (self.key.clone(), self.lease);
         Operation { request: Some(Request::Put(Put { key, value: b"holder".to_vec(), lease })) }
     }
 

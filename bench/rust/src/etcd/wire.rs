@@ -143,6 +143,12 @@ pub(super) struct Event {
     pub(super) prev_kv: Option<KeyValue>,
 }
 
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LeaseRevoke {
+    #[prost(int64, tag = "1")]
+    pub(super) id: i64,
+}
+
 /// What the server's own lock is asked for.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Lock {
