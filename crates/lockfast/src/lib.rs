@@ -144,6 +144,7 @@ pub fn known_profiles() -> Vec<(&'static str, Profile)> {
 
 /// The examples on the front page and in the guides are held to the API.
 #[cfg(doctest)]
+#[doc = include_str!("../README.md")]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/choosing.md")]
 #[doc = include_str!("../../../docs/guides/elect.md")]
