@@ -10,6 +10,8 @@ mod choose;
 mod deps;
 mod fix;
 mod matrix;
+mod metrics;
+mod operations;
 mod page;
 mod repeat;
 mod setup;
@@ -79,6 +81,11 @@ const COMMANDS: &[Command] = &[
         name: "matrix",
         about: "which store has which primitive and promises what; --write updates the docs",
         run: matrix::run,
+    },
+    Command {
+        name: "metrics",
+        about: "the reference of metrics, from observe.rs; --write updates the docs",
+        run: metrics::run,
     },
     Command {
         name: "repeat",
