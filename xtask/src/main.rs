@@ -8,10 +8,12 @@
 mod bench;
 mod choose;
 mod deps;
+mod dist;
 mod fix;
 mod matrix;
 mod metrics;
 mod operations;
+mod package;
 mod page;
 mod repeat;
 mod setup;
@@ -66,6 +68,16 @@ const COMMANDS: &[Command] = &[
         name: "deps",
         about: "check licences, bans and sources of the dependencies against deny.toml",
         run: deps::run,
+    },
+    Command {
+        name: "package",
+        about: "package all crates as a registry would take them; builds nothing",
+        run: package::run,
+    },
+    Command {
+        name: "dist",
+        about: "make what people install: dist [--binary PATH] | dist --check",
+        run: dist::run,
     },
     Command {
         name: "bench",
