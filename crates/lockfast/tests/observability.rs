@@ -20,9 +20,12 @@ const GUIDE: &str = include_str!("../../../docs/guides/observability.md");
 const NAME: &str = "a-name-that-is-no-label";
 const BOUND: Duration = Duration::from_secs(30);
 
-/// The events and spans of the engine that were heard: what each is called, its level and fields.
+/// Events and spans by what they are called: the level and the fields of each.
+type Heard = BTreeMap<String, (String, BTreeSet<String>)>;
+
+/// Listens to the engine.
 #[derive(Clone, Default)]
-struct Ear(Arc<Mutex<BTreeMap<String, (String, BTreeSet<String>)>>>);
+struct Ear(Arc<Mutex<Heard>>);
 
 #[derive(Default)]
 struct Fields {
@@ -65,7 +68,7 @@ impl<S: Subscriber> Layer<S> for Ear {
 }
 
 /// The rows of the guide's table of events, as they would be heard.
-fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
+fn documented() -> Heard {
     let (_, table) = GUIDE.split_once("| event | level | fields |\n|---|---|---|\n").unwrap();
     let rows = table.lines().map_while(|line| line.strip_prefix("| `"));
     rows.map(|row| {
