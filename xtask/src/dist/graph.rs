@@ -42,21 +42,32 @@ impl Graph {
         let words = ["metadata", "--format-version=1", "--locked", "--filter-platform", target];
         let answer = serde_json::from_str(&Step::cargo(&words).read()?)?;
         let lock = std::fs::read_to_string(tree::root()?.join("Cargo.lock"))?;
-        Self::new(&answer, &lock)
+        // The metadata are of the whole workspace, whose tests switch on more features.
+        let words =
+            ["tree", "--locked", "--package", ROOT, "--edges", "normal", "--target", target];
+        let compiled = Step::cargo(&[&words[..], &["--prefix", "none"]].concat()).read()?;
+        Self::new(&answer, &compiled, &lock)
     }
 
-    /// Follows the dependencies of the command.
-    pub(super) fn new(metadata: &Value, lock: &str) -> Result<Self> {
+    /// Follows the dependencies of the command to those that are compiled into it, which are given a
+    /// line each.
+    pub(super) fn new(metadata: &Value, compiled: &str, lock: &str) -> Result<Self> {
         let packages = by_id(&metadata["packages"])?;
         let nodes = by_id(&metadata["resolve"]["nodes"])?;
         let is_root = |package: &&&Value| package["name"] == ROOT;
         let root = packages.values().find(is_root).context("lockfast-cli is not there")?;
         let mut order = vec![root["id"].as_str().unwrap_or_default()];
+        let compiled: BTreeSet<String> = compiled.lines().map(first_words).collect();
+        let is_compiled = |id: &str| {
+            let package = packages.get(id).map(|it| (it["name"].as_str(), it["version"].as_str()));
+            matches!(package, Some((Some(name), Some(version)))
+                if compiled.contains(&format!("{name} v{version}")))
+        };
         let mut known: BTreeSet<&str> = order.iter().copied().collect();
         let mut at = 0;
         while let Some(id) = order.get(at).copied() {
             let next = used_by(nodes.get(id).context("a package is not resolved")?);
-            order.extend(next.into_iter().filter(|id| known.insert(id)));
+            order.extend(next.into_iter().filter(|id| is_compiled(id) && known.insert(id)));
             at += 1;
         }
         // By name behind the command, so that the files do not depend on the order of ids.
@@ -78,6 +89,11 @@ impl Graph {
     pub(super) fn root(&self) -> &Component {
         &self.components[0]
     }
+}
+
+/// Name and version of a line of `cargo tree`, which may go on with a path and marks.
+fn first_words(line: &str) -> String {
+    line.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 fn by_id(list: &Value) -> Result<BTreeMap<&str, &Value>> {
@@ -109,7 +125,11 @@ fn component(
     Ok(Component {
         checksum: checksums.get(&(name.clone(), version.clone())).cloned(),
         // The old way to write it.
-        licence: text("license")?.replace('/', " OR "),
+        licence: text("license")?
+            .replace('/', " OR ")
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" "),
         is_foreign: package["source"].is_string(),
         folder: Path::new(&text("manifest_path")?).parent().map(Path::to_owned).unwrap_or_default(),
         name,
@@ -146,7 +166,8 @@ pub(super) fn sample(folder: &Path) -> Graph {
     let registry = Some("registry");
     let metadata = json!({
         "packages": [
-            package("serde", "MIT/Apache-2.0", registry),
+            package("serde", "MIT / Apache-2.0", registry),
+            package("tests-want-it", "MIT", registry),
             package("cc", "MIT", registry),
             package("lockfast", "MIT OR Apache-2.0", None),
             package("proptest", "MIT", registry),
@@ -159,13 +180,16 @@ pub(super) fn sample(folder: &Path) -> Graph {
                 dependency("proptest", Some("dev")),
             ]),
             node("lockfast", vec![dependency("serde", None), dependency("cc", Some("build"))]),
-            node("serde", vec![]),
+            node("serde", vec![dependency("tests-want-it", None)]),
+            node("tests-want-it", vec![]),
             node("cc", vec![]),
             node("proptest", vec![]),
         ] },
     });
     let lock = "[[package]]\nname = \"serde\"\nversion = \"1.2.3\"\nchecksum = \"abc\"\n";
-    Graph::new(&metadata, lock).unwrap()
+    let compiled =
+        format!("{ROOT} v1.2.3 (/a/path)\nlockfast v1.2.3 (/b)\nserde v1.2.3\nserde v1.2.3 (*)\n");
+    Graph::new(&metadata, &compiled, lock).unwrap()
 }
 
 #[cfg(test)]
@@ -189,6 +213,7 @@ mod tests {
     fn this_repository_has_a_graph() {
         let graph = Graph::read("x86_64-unknown-linux-gnu").unwrap();
         let has = |name: &str| graph.components.iter().any(|component| component.name == name);
-        assert!(has("tokio") && has("lockfast-core") && !has("proptest") && !has("xtask"));
+        assert!(has("tokio") && has("lockfast-core") && has("lockfast-torture"));
+        assert!(!has("proptest") && !has("xtask") && !has("nu-ansi-term"));
     }
 }
