@@ -10,7 +10,7 @@ pub mod span {
     pub const ACQUIRE: &str = "lockfast.acquire";
 }
 
-/// Names of metrics. [`METRICS`](super::METRICS) says what each of them means.
+/// Names of metrics. [`METRICS`] says what each of them means.
 pub mod metric {
     /// Tries to acquire, by outcome.
     pub const ACQUISITIONS: &str = "lockfast_acquisitions_total";
