@@ -8,8 +8,12 @@
 mod bench;
 mod choose;
 mod deps;
+mod dist;
 mod fix;
 mod matrix;
+mod metrics;
+mod operations;
+mod package;
 mod page;
 mod repeat;
 mod setup;
@@ -66,6 +70,16 @@ const COMMANDS: &[Command] = &[
         run: deps::run,
     },
     Command {
+        name: "package",
+        about: "package all crates as a registry would take them; builds nothing",
+        run: package::run,
+    },
+    Command {
+        name: "dist",
+        about: "make what people install: dist [--binary PATH] | dist --check",
+        run: dist::run,
+    },
+    Command {
         name: "bench",
         about: "measure against what the machine can do at best; --write updates the docs",
         run: bench::run,
@@ -79,6 +93,11 @@ const COMMANDS: &[Command] = &[
         name: "matrix",
         about: "which store has which primitive and promises what; --write updates the docs",
         run: matrix::run,
+    },
+    Command {
+        name: "metrics",
+        about: "the reference of metrics, from observe.rs; --write updates the docs",
+        run: metrics::run,
     },
     Command {
         name: "repeat",

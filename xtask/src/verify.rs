@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use crate::step::{Step, timed};
-use crate::{deps, refuse_arguments, soak, suite, tidy};
+use crate::{deps, package, refuse_arguments, soak, suite, tidy};
 
 /// Runs all steps and stops at the first that fails.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -13,6 +13,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         timed("format", || Step::cargo(&["fmt", "--all", "--", "--check"]).run())?;
         timed("tidy", || tidy::run(&[]))?;
         timed("dependencies", || deps::run(&[]))?;
+        timed("packages", || package::run(&[]))?;
         timed("lints", || lints().run())?;
         timed("documentation", || documentation().run())?;
         timed("build", || {

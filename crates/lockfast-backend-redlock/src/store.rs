@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockfast_backend_redis::node::{write_client, write_holder};
-use lockfast_core::observe::metric;
+use lockfast_core::observe::{label, metric};
 use lockfast_core::time::wall_clock_us;
 use lockfast_core::{
     ClientId, ConnectContext, Error, ErrorKind, Fence, HolderId, Label, LockName, LossCause,
@@ -78,6 +78,9 @@ impl Store {
         dialers: Vec<Arc<Dialer>>,
         context: ConnectContext,
     ) -> Arc<Self> {
+        // From the start, so that whoever watches the counters sees the first event as a rise.
+        count_nodes(metric::NODE_RESTARTS, 0);
+        count_nodes(metric::NODE_DATA_LOSSES, 0);
         Arc::new_cyclic(|me| {
             let nodes = dialers.into_iter().enumerate();
             let client = write_client(context.client);
@@ -170,7 +173,7 @@ impl Store {
         let before = server.run_id.replace(run_id.to_owned());
         if before.is_some_and(|before| before != run_id) {
             node.is_loss_told.store(false, Ordering::Release);
-            metrics::counter!(metric::NODE_RESTARTS, "backend" => "redlock").increment(1);
+            count_nodes(metric::NODE_RESTARTS, 1);
             tracing::warn!(
                 node = node.name,
                 "a node was started anew; what it had not saved it has forgotten"
@@ -331,7 +334,7 @@ impl Store {
                 continue;
             };
             if !node.is_loss_told.swap(true, Ordering::AcqRel) {
-                metrics::counter!(metric::NODE_DATA_LOSSES, "backend" => "redlock").increment(1);
+                count_nodes(metric::NODE_DATA_LOSSES, 1);
                 tracing::warn!(node = node.name, lock = %claim.name, "a node has lost its data");
             }
             if renewal.is_renewed(at) {
@@ -438,6 +441,11 @@ pub(crate) fn check_name(prefix: &str, name: &LockName) -> Result<()> {
         ),
     )
     .with_backend("redlock"))
+}
+
+/// Counts something that was found out about nodes.
+fn count_nodes(metric: &'static str, count: u64) {
+    metrics::counter!(metric, label::BACKEND => "redlock").increment(count);
 }
 
 /// Locks a mutex; nothing that holds one of these can panic half-way.

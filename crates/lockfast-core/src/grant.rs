@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, printable};
 use crate::fence::Fence;
+use crate::observe::cause;
 use crate::time::Moment;
 use crate::view::{HolderView, LockView};
 use crate::vote::NodeVote;
@@ -177,6 +178,20 @@ pub enum LossCause {
     },
 }
 
+impl LossCause {
+    /// What kind of cause it is, in one word that does not change: one of [`cause::ALL`].
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Expired { .. } => cause::EXPIRED,
+            Self::Taken { .. } => cause::TAKEN,
+            Self::Forgotten => cause::FORGOTTEN,
+            Self::SessionEnded => cause::SESSION_ENDED,
+            Self::DataLost => cause::DATA_LOST,
+            Self::Revoked { .. } => cause::REVOKED,
+        }
+    }
+}
+
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -198,5 +213,23 @@ impl fmt::Display for LossCause {
                 write!(f, "an operator released it by force: {}", printable(reason))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_codes_of_causes_are_the_values_of_their_label() {
+        let causes = [
+            LossCause::Expired { last_failure: None },
+            LossCause::Taken { by: None },
+            LossCause::Forgotten,
+            LossCause::SessionEnded,
+            LossCause::DataLost,
+            LossCause::Revoked { reason: "maintenance".into() },
+        ];
+        assert_eq!(causes.each_ref().map(LossCause::code), cause::ALL);
     }
 }

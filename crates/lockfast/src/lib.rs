@@ -57,9 +57,10 @@
 //! # Logs and metrics
 //! What happens to locks is told to [`tracing`](https://docs.rs/tracing): a span for each acquisition,
 //! with the name of its lock, and events. Counts and times are told to
-//! [`metrics`](https://docs.rs/metrics), by the names in [`backend::observe::metric`]. The handles of the
-//! metrics are made when a store is connected, so **install the recorder before
-//! [`connect`](Locker::connect)**: one that comes later hears nothing of that connection.
+//! [`metrics`](https://docs.rs/metrics): [`backend::observe::METRICS`] has their names, labels and
+//! descriptions. The handles of the metrics are made when a store is connected, so **install the
+//! recorder before you [`connect`](Locker::connect)**: one that comes later hears nothing of that
+//! connection.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -144,9 +145,11 @@ pub fn known_profiles() -> Vec<(&'static str, Profile)> {
 
 /// The examples on the front page and in the guides are held to the API.
 #[cfg(doctest)]
+#[doc = include_str!("../README.md")]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/choosing.md")]
 #[doc = include_str!("../../../docs/guides/elect.md")]
+#[doc = include_str!("../../../docs/guides/observability.md")]
 #[doc = include_str!("../../../docs/guides/once.md")]
 #[doc = include_str!("../../../docs/guides/shared-state.md")]
 struct Readme;

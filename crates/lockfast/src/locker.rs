@@ -67,6 +67,9 @@ impl Locker {
     /// Connects to the store at `url` with the defaults of [`Locker::builder`].
     /// See [`Locker`] for an example.
     ///
+    /// Install a recorder of metrics before you connect: one that comes later hears nothing of this
+    /// connection ([how](crate#logs-and-metrics)).
+    ///
     /// # Cancel safety
     /// Safe: a connection that was not handed out is closed.
     ///

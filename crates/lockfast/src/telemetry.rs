@@ -1,13 +1,13 @@
 //! What the engine tells `tracing` and `metrics`. The handles are made when a store is
-//! connected, so install a metrics recorder before that.
+//! connected, so a recorder of metrics must be installed before that; the crate's page says so.
 
 use std::time::Duration;
 
-use lockfast_core::observe::metric;
+use lockfast_core::observe::{METRICS, Metric, MetricKind, cause, label, metric, outcome};
 use lockfast_core::{
     Error, Fence, LockName, LossCause, Refusal, ReleaseOutcome, RenewOutcome, Result,
 };
-use metrics::{Counter, Gauge, Histogram};
+use metrics::{Counter, Gauge, Histogram, Unit};
 
 /// The metrics of one store.
 pub(crate) struct Telemetry {
@@ -23,33 +23,41 @@ pub(crate) struct Telemetry {
     renewal_failed: Counter,
     renewal_lost: Counter,
     lateness: Histogram,
-    losses: Counter,
+    /// By the code of their cause.
+    losses: Vec<(&'static str, Counter)>,
     released: Counter,
     release_not_held: Counter,
     release_failed: Counter,
 }
 
 impl Telemetry {
+    /// Makes the handles, and describes all metrics. That is done again for each connection, because
+    /// a recorder may have been installed after the one before.
     pub(crate) fn new(backend: &'static str) -> Self {
-        let count = |name: &'static str, outcome: &'static str| metrics::counter!(name, "backend" => backend, "outcome" => outcome);
-        let measure = |name: &'static str| metrics::histogram!(name, "backend" => backend);
+        METRICS.iter().for_each(describe);
+        let count = |name: &'static str, outcome: &'static str| metrics::counter!(name, label::BACKEND => backend, label::OUTCOME => outcome);
+        let measure = |name: &'static str| metrics::histogram!(name, label::BACKEND => backend);
+        let count_losses = |cause: &&'static str| {
+            let counter = metrics::counter!(metric::LOSSES, label::BACKEND => backend, label::CAUSE => *cause);
+            (*cause, counter)
+        };
         Self {
             backend,
-            held: metrics::gauge!(metric::HELD, "backend" => backend),
-            granted: count(metric::ACQUISITIONS, "granted"),
-            taken: count(metric::ACQUISITIONS, "taken"),
-            acquire_failed: count(metric::ACQUISITIONS, "failed"),
-            cancelled: count(metric::ACQUISITIONS, "cancelled"),
+            held: metrics::gauge!(metric::HELD, label::BACKEND => backend),
+            granted: count(metric::ACQUISITIONS, outcome::GRANTED),
+            taken: count(metric::ACQUISITIONS, outcome::TAKEN),
+            acquire_failed: count(metric::ACQUISITIONS, outcome::FAILED),
+            cancelled: count(metric::ACQUISITIONS, outcome::CANCELLED),
             wait: measure(metric::WAIT_SECONDS),
             hold: measure(metric::HOLD_SECONDS),
-            renewed: count(metric::RENEWALS, "renewed"),
-            renewal_failed: count(metric::RENEWALS, "failed"),
-            renewal_lost: count(metric::RENEWALS, "lost"),
+            renewed: count(metric::RENEWALS, outcome::RENEWED),
+            renewal_failed: count(metric::RENEWALS, outcome::FAILED),
+            renewal_lost: count(metric::RENEWALS, outcome::LOST),
             lateness: measure(metric::RENEWAL_LATENESS_SECONDS),
-            losses: metrics::counter!(metric::LOSSES, "backend" => backend),
-            released: count(metric::RELEASES, "released"),
-            release_not_held: count(metric::RELEASES, "not_held"),
-            release_failed: count(metric::RELEASES, "failed"),
+            losses: cause::ALL.iter().map(count_losses).collect(),
+            released: count(metric::RELEASES, outcome::RELEASED),
+            release_not_held: count(metric::RELEASES, outcome::NOT_HELD),
+            release_failed: count(metric::RELEASES, outcome::FAILED),
         }
     }
 
@@ -80,7 +88,9 @@ impl Telemetry {
     }
 
     pub(crate) fn lost(&self, lock: &LockName, fence: Fence, cause: &LossCause, held: Duration) {
-        self.losses.increment(1);
+        let code = cause.code();
+        let losses = self.losses.iter().filter(|(known, _)| *known == code);
+        losses.for_each(|(_, counter)| counter.increment(1));
         self.ended(held);
         tracing::error!(%lock, %fence, %cause, ?held, backend = self.backend, "lease lost");
     }
@@ -151,5 +161,14 @@ impl Telemetry {
                 );
             }
         }
+    }
+}
+
+fn describe(metric: &Metric) {
+    let Metric { name, description, .. } = *metric;
+    match metric.kind {
+        MetricKind::Counter => metrics::describe_counter!(name, Unit::Count, description),
+        MetricKind::Gauge => metrics::describe_gauge!(name, Unit::Count, description),
+        MetricKind::Histogram => metrics::describe_histogram!(name, Unit::Seconds, description),
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn code_map(tree: &Tree) -> Vec<Finding> {
     for (number, line) in (1..).zip(map.text.lines()) {
         for path in line.split(|c: char| c.is_whitespace() || "`()[],;|#".contains(c)) {
             let path = path.trim_end_matches(['.', ':']);
-            let is_ours = ["crates/", "docs/", "xtask/", ".ci/", ".cargo/"]
+            let is_ours = ["crates/", "deploy/", "docs/", "xtask/", ".ci/", ".cargo/"]
                 .iter()
                 .any(|top| path.starts_with(top));
             if is_ours && !tree.has(path) {

@@ -16,7 +16,7 @@ use std::fmt;
 use anyhow::{Result, bail};
 
 use crate::tree::{File, Tree};
-use crate::{matrix, refuse_arguments};
+use crate::{matrix, metrics, refuse_arguments};
 
 /// One place where a rule is broken.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,6 +64,7 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     examples::are_there,
     guarantees::tests_exist,
     figures::are_dated,
+    metrics::are_documented,
     prose::titles,
     prose::links,
 ];

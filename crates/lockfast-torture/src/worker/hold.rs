@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockfast::{Fence, Guard, Lease, LossCause, Moment, Released, RevokeOutcome};
 
 use super::task::{Task, Wish};
-use super::{THREADS, word_of_error, word_of_loss};
+use super::{THREADS, word_of_error};
 use crate::history::{Mode, What};
 use crate::recorder::Recorder;
 
@@ -220,7 +220,7 @@ impl<'a> Hold<'a> {
             Some(What::Ended {
                 claim: self.wish.claim,
                 how: "lost".into(),
-                cause: Some(word_of_loss(cause)),
+                cause: Some(cause.code().to_owned()),
                 last: Some(self.last),
                 deadline: self.deadline,
                 kept: kept.map(|kept| u64::try_from(kept.as_nanos()).unwrap_or(u64::MAX)),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Locker, LossCause, Moment, Options};
+use lockfast::{ErrorKind, Locker, Moment, Options};
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::ledger::{Count, Ledger};
 use lockfast_faults::seed::Seed;
@@ -251,20 +251,6 @@ impl Shared {
 /// The kind of an error, as it is recorded.
 fn word_of_error(kind: ErrorKind) -> String {
     snake_case(&format!("{kind:?}"))
-}
-
-/// The cause of a loss, as it is recorded.
-fn word_of_loss(cause: &LossCause) -> String {
-    match cause {
-        LossCause::Expired { .. } => "expired",
-        LossCause::Taken { .. } => "taken",
-        LossCause::Forgotten => "forgotten",
-        LossCause::SessionEnded => "session_ended",
-        LossCause::DataLost => "data_lost",
-        LossCause::Revoked { .. } => "revoked",
-        other => return other.to_string(),
-    }
-    .to_owned()
 }
 
 fn snake_case(name: &str) -> String {

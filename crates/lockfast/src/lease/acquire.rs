@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Error, ErrorKind, Grant, HolderId, LockName, Mode, Moment,
-    Refusal, Result, Retry, Wait, jitter,
+    Refusal, Result, Retry, Wait, jitter, observe,
 };
 use tracing::Instrument as _;
 
@@ -71,7 +71,7 @@ impl Target {
     pub(crate) async fn ask(&self, wait: Wait, detached: bool) -> Result<Acquired> {
         self.store.check_process().map_err(|error| error.with_lock(&self.name))?;
         let span = tracing::debug_span!(
-            "lockfast.acquire",
+            observe::span::ACQUIRE,
             lock = %self.name,
             backend = self.store.backend.profile().backend,
         );
