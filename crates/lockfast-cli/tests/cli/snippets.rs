@@ -158,8 +158,10 @@ fn root() -> PathBuf {
 /// Every page for users, from the root.
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![PathBuf::from("README.md"), "crates/lockfast-cli/README.md".into()];
-    for entry in std::fs::read_dir(root().join("docs/guides")).unwrap() {
-        pages.push(Path::new("docs/guides").join(entry.unwrap().file_name()));
+    for folder in ["docs/guides", "docs/migrate"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            pages.push(Path::new(folder).join(entry.unwrap().file_name()));
+        }
     }
     pages
 }
