@@ -269,12 +269,15 @@ impl Way {
         let waits = async || self.near.inspect(guard.name()).await.unwrap().waiting == 1;
         eventually("a reader waits", TIME_MAX, waits).await;
         let writer = queue_for(&self.near, NAME, Options::default().wait(TIME_MAX)).await;
-        self.proxy.set_open(Link::SwallowReplies);
+        // Also on connections that are made meanwhile: where the reader is told late, it is asked again.
+        self.proxy.set(Link::SwallowReplies);
         let downgrading = tokio::spawn(async move { (lock.downgrade(&guard).await, guard) });
         // So it was done, and nobody has been told.
         let reader = bounded(reader).await.unwrap().unwrap();
         assert!(!downgrading.is_finished(), "the reply was not lost");
-        self.proxy.set_open(Link::Close);
+        self.proxy.set(Link::Close);
+        self.proxy.reset_open();
+        self.proxy.set(Link::Pass);
         let (downgraded, guard) = bounded(downgrading).await.unwrap();
         downgraded.unwrap();
         assert!(reader.fence().get() > fence.get());
