@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::{SUMS, within};
+use super::{SUMS, remove_if_there, within};
 use crate::step::{Step, timed};
 
 /// What has to be there when the package is installed.
@@ -38,9 +38,7 @@ pub(super) fn run(folder: &Path) -> Result<()> {
         Ok(())
     })?;
     let root = folder.with_extension("root");
-    if root.exists() {
-        fs::remove_dir_all(&root)?;
-    }
+    remove_if_there(&root)?;
     let package = ending(folder, ".deb")?;
     timed("install", || install(&root, &package))?;
     timed("use", || try_out(&root, &package))?;
@@ -62,8 +60,8 @@ fn ending(folder: &Path, end: &str) -> Result<PathBuf> {
 /// Debian's installer on a root that has nothing but an empty list of packages. What the package
 /// depends on is not there either, and it needs no rights that its user lacks.
 fn dpkg(root: &Path, arguments: &[&str]) -> Step {
+    let log = format!("--log={}/dpkg.log", root.display());
     let root = format!("--root={}", root.display());
-    let log = format!("--log={}/dpkg.log", root.trim_start_matches("--root="));
     let force = "--force-depends,not-root,bad-path";
     Step::program("dpkg", &[&[root.as_str(), &log, force], arguments].concat())
 }

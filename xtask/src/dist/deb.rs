@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::Release;
+use super::{Release, remove_if_there};
 use crate::step::Step;
 use crate::tree;
 
@@ -37,11 +37,10 @@ pub(super) fn make(
     let architecture = architecture(&release.target)?;
     // Not in the folder itself, where every file is handed out.
     let stage = folder.with_extension("stage");
-    if stage.exists() {
-        fs::remove_dir_all(&stage)?;
-    }
+    remove_if_there(&stage)?;
     let files = Stage(&stage);
-    files.add("usr/bin/lockfast", &fs::read(binary)?)?;
+    let binary = fs::read(binary)?;
+    files.add("usr/bin/lockfast", &binary)?;
     fs::set_permissions(stage.join("usr/bin/lockfast"), fs::Permissions::from_mode(0o755))?;
     add_manual(&files)?;
     for (shell, path) in COMPLETIONS {
@@ -49,10 +48,8 @@ pub(super) fn make(
     }
     add_documents(&files, notices)?;
     let version = format!("{}-1", release.version.replace('-', "~"));
-    files.add(
-        "DEBIAN/control",
-        control(&version, architecture, &fs::read(binary)?, files.size()?).as_bytes(),
-    )?;
+    let control = control(&version, architecture, &binary, files.size()?);
+    files.add("DEBIAN/control", control.as_bytes())?;
 
     let path = folder.join(format!("lockfast_{version}_{architecture}.deb"));
     let (from, to) = (stage.to_string_lossy(), path.to_string_lossy());
