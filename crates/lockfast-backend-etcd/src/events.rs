@@ -137,7 +137,7 @@ impl Spectator {
         }
         let Some((name, entry)) = self.store.read_claim(kv) else { return };
         let is_new = kv.create_revision == kv.mod_revision;
-        let is_quiet = is_quiet(&entry);
+        let is_quiet = entry.is_trying();
         let queued = entry.clone();
         let line = self.lines.entry(name.clone()).or_default();
         let granted: Vec<Entry> = line
@@ -169,7 +169,7 @@ impl Spectator {
             let last = last.and_then(|kv| Entry::read(&self.store.space, &name, kv));
             let kind = self.kind_of_end(&last.unwrap_or(entry.clone())).await;
             self.offer(&name, kind, &entry, true);
-        } else if !is_quiet(&entry) {
+        } else if !entry.is_trying() {
             self.offer(&name, WatchKind::Abandoned, &entry, false);
         }
         granted.iter().for_each(|entry| self.offer(&name, WatchKind::Granted, entry, true));
@@ -198,11 +198,6 @@ impl Spectator {
                 .with_label(entry.record.as_ref().and_then(|record| record.label.clone())),
         );
     }
-}
-
-/// Whether a claim that did not get the lock is of no interest, because it did not wait.
-fn is_quiet(entry: &Entry) -> bool {
-    entry.record.as_ref().is_some_and(|record| record.state == State::Trying)
 }
 
 /// The next message of the stream, unless the server has ended it.

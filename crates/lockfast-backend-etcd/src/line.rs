@@ -74,6 +74,11 @@ impl Entry {
         })
     }
 
+    /// Whether its holder does not wait.
+    pub(crate) fn is_trying(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.state == State::Trying)
+    }
+
     /// Where it stands.
     pub(crate) fn place(&self) -> Place {
         (self.revision, self.key.clone())
@@ -196,8 +201,10 @@ impl Line {
         self.waiting.values()
     }
 
+    /// How many wait. Those who do not wait have a claim as well, until they have seen that they are
+    /// refused.
     pub(crate) fn waiting_count(&self) -> usize {
-        self.waiting.len()
+        self.waiting.values().filter(|entry| !entry.is_trying()).count()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -272,6 +279,14 @@ mod tests {
             assert_eq!(revisions(grown.granted()), expected, "{modes:?} one by one");
             assert_eq!(grown.waiting_count(), modes.len() - granted as usize);
         }
+    }
+
+    /// B237
+    #[test]
+    fn who_only_tries_is_not_waiting() {
+        let states = [State::Held, State::Trying, State::Waiting, State::Trying];
+        let entries = (1..).zip(states).map(|(at, state)| entry(at, Mode::Exclusive, state));
+        assert_eq!(Line::of(entries).waiting_count(), 1);
     }
 
     #[test]
