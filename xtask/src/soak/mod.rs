@@ -7,11 +7,13 @@ mod undone;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use tempfile::TempDir;
 
 use crate::setup;
 use crate::step::{Step, timed};
@@ -107,19 +109,31 @@ fn stores_of(lockfast: &Path) -> Result<Vec<String>> {
     Ok(stores)
 }
 
-/// Builds the command, and tells where a copy of it is: it starts itself again and again, also when
-/// another has been built meanwhile.
-fn build() -> Result<PathBuf> {
+/// A copy of the command, which is there until it is dropped.
+struct Copied {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Deref for Copied {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Builds the command and makes a copy of it: it starts itself again and again, also when another has
+/// been built or another soak has begun meanwhile.
+fn build() -> Result<Copied> {
     timed("build", || Step::cargo(&["build", "--locked", "--bin", "lockfast"]).run())?;
     let target = tree::target()?;
-    let folder = target.join(FOLDER).join("bin");
-    fs::create_dir_all(&folder)?;
-    let copy = folder.join("lockfast");
-    // One that runs cannot be written to, but another can take its place.
-    let draft = folder.join(format!("lockfast-{}", std::process::id()));
-    fs::copy(target.join("debug/lockfast"), &draft)?;
-    fs::rename(&draft, &copy)?;
-    Ok(copy)
+    let parent = target.join(FOLDER);
+    fs::create_dir_all(&parent)?;
+    let folder = TempDir::with_prefix_in("bin-", parent)?;
+    let path = folder.path().join("lockfast");
+    fs::copy(target.join("debug/lockfast"), &path)?;
+    Ok(Copied { path, _folder: folder })
 }
 
 /// The step of `cargo xtask test`.
