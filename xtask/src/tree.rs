@@ -19,6 +19,11 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(own.unwrap_or(root()?.join("target")))
 }
 
+/// Removes a folder that an earlier run may have left.
+pub(crate) fn remove_if_there(folder: &Path) -> Result<()> {
+    if folder.exists() { Ok(fs::remove_dir_all(folder)?) } else { Ok(()) }
+}
+
 /// All files, by path from the root in byte order, with `/` between the parts.
 pub(crate) struct Tree {
     files: Vec<File>,

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::{SUMS, remove_if_there, within};
+use super::{SUMS, within};
 use crate::step::{Step, timed};
+use crate::tree;
 
 /// What has to be there when the package is installed.
 const INSTALLED: [&str; 9] = [
@@ -38,7 +39,7 @@ pub(super) fn run(folder: &Path) -> Result<()> {
         Ok(())
     })?;
     let root = folder.with_extension("root");
-    remove_if_there(&root)?;
+    tree::remove_if_there(&root)?;
     let package = ending(folder, ".deb")?;
     timed("install", || install(&root, &package))?;
     timed("use", || try_out(&root, &package))?;

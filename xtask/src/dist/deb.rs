@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Release, remove_if_there};
+use super::Release;
 use crate::step::Step;
 use crate::tree;
 
@@ -37,7 +37,7 @@ pub(super) fn make(
     let architecture = architecture(&release.target)?;
     // Not in the folder itself, where every file is handed out.
     let stage = folder.with_extension("stage");
-    remove_if_there(&stage)?;
+    tree::remove_if_there(&stage)?;
     let files = Stage(&stage);
     let binary = fs::read(binary)?;
     files.add("usr/bin/lockfast", &binary)?;

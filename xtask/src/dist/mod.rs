@@ -49,7 +49,7 @@ fn folder() -> Result<PathBuf> {
 
 fn make(target: String, binary: &Path) -> Result<()> {
     let folder = folder()?;
-    remove_if_there(&folder)?;
+    tree::remove_if_there(&folder)?;
     std::fs::create_dir_all(&folder)?;
     let graph = timed("dependencies", || Graph::read(&target))?;
     let release = Release { version: graph.root().version.clone(), target, epoch: epoch()? };
@@ -65,14 +65,6 @@ fn make(target: String, binary: &Path) -> Result<()> {
     timed("Debian package", || deb::make(&release, &folder.join(name), &notices, &folder))?;
     sum(&folder)?;
     println!("made in {}; cargo xtask dist --check tries it", folder.display());
-    Ok(())
-}
-
-/// Removes a folder that an earlier run may have left.
-fn remove_if_there(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        std::fs::remove_dir_all(folder)?;
-    }
     Ok(())
 }
 

@@ -44,13 +44,13 @@ pub(crate) fn bring(
     timed(&format!("{SERVERS}/{name}"), || {
         let apt = servers.join(format!("{name}.apt"));
         let made = servers.join(format!("{name}.new"));
-        remove(&apt)?;
-        remove(&made)?;
+        tree::remove_if_there(&apt)?;
+        tree::remove_if_there(&made)?;
         let unpacked = Archive::open(apt.clone())?.unpack(packages, &made)?;
-        remove(&apt)?;
+        tree::remove_if_there(&apt)?;
         finish(&made)?;
         fs::write(made.join(STAMP), format!("{wanted}\n{}\n", unpacked.join("\n")))?;
-        remove(&place)?;
+        tree::remove_if_there(&place)?;
         fs::rename(&made, &place).context("cannot move it to its place")
     })?;
     Ok(place)
@@ -59,10 +59,6 @@ pub(crate) fn bring(
 /// Where the packages of that name are, if they were brought.
 pub(crate) fn place(name: &str) -> Result<PathBuf> {
     Ok(tree::root()?.join(SERVERS).join(name))
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    if folder.exists() { Ok(fs::remove_dir_all(folder)?) } else { Ok(()) }
 }
 
 /// The release's packages.

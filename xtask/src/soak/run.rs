@@ -53,9 +53,7 @@ impl Run {
     pub(crate) fn carry_out(&self, lockfast: &Path, into: &Path) -> Result<Outcome> {
         let directory = into.join(format!("{}-{}", self.store, self.seed));
         // Of an earlier run with the same seed.
-        if directory.exists() {
-            fs::remove_dir_all(&directory)?;
-        }
+        tree::remove_if_there(&directory)?;
         fs::create_dir_all(into)?;
         let mut command = Command::new(lockfast);
         command.args(self.arguments()).arg("--out").arg(&directory).current_dir(tree::root()?);
