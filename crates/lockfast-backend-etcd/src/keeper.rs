@@ -17,8 +17,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// An answer that takes longer comes over a connection of no use.
 const SILENCE_MIN: Duration = Duration::from_millis(500);
 
-/// How often a question is asked whose stream ended, and how soon.
-const TRIES_MAX: u32 = 3;
+/// How soon a question is asked again whose stream ended.
 const PAUSE: Duration = Duration::from_millis(50);
 
 type Asker = oneshot::Sender<Result<(), Failure>>;
@@ -146,9 +145,9 @@ enum Ended {
 impl Store {
     /// Lets a lease last its time from now on, at least.
     pub(crate) async fn prolong(&self, session: &Arc<Session>) -> Result<(), Failure> {
-        let mut tries = 0;
+        let config = self.link.dialer.config();
+        let end = Moment::now() + config.request_timeout;
         loop {
-            tries += 1;
             if session.is_over() {
                 return Err(lost());
             }
@@ -160,9 +159,10 @@ impl Store {
             match answer.await {
                 Ok(answer) => return answer,
                 // The stream ended, and there is another by now or soon.
-                Err(_) if tries < TRIES_MAX => tokio::time::sleep(PAUSE).await,
+                Err(_) if !end.has_passed(Moment::now()) => tokio::time::sleep(PAUSE).await,
                 Err(_) => {
-                    let message = "the leases could not be kept alive";
+                    let limit = config.request_timeout;
+                    let message = format!("the leases could not be kept alive for {limit:?}");
                     return Err(Failure::new(ErrorKind::Unreachable, message));
                 }
             }
@@ -177,9 +177,12 @@ impl Store {
     /// The term of the leader that most of the members agree on.
     async fn read_term(&self) -> Result<u64, Failure> {
         let known = lock(&self.readable).clone();
-        let key = known.or_else(|| self.claims.any_key()).ok_or_else(failure::of_closing)?;
         let sent = Moment::now();
-        let request = RangeRequest { key, keys_only: true, ..RangeRequest::default() };
+        let request = match known.or_else(|| self.claims.any_key()) {
+            Some(key) => RangeRequest { key, keys_only: true, ..RangeRequest::default() },
+            // No lock was asked for yet.
+            None => self.link.dialer.glance(),
+        };
         let answer = self.link.range(request).await;
         if matches!(&answer, Err(failure) if failure.kind() == ErrorKind::Permission) {
             // Another may do.

@@ -48,6 +48,24 @@ async fn a_short_cut() {
     }
 }
 
+/// P10 (B239): a cluster that takes long to grant the first lease is connected to, and used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_is_slow_at_first() {
+    // More than half of the shortest lease, and less than a request may take.
+    const SLOW: Duration = Duration::from_millis(1200);
+    let server = Home::alone();
+    let sieve = Sieve::start(server.address()).await;
+    // A request for a second.
+    let granted = sieve.keep_answer([8, 1, 16]);
+    let url = url_at(sieve.address);
+    let connecting = tokio::spawn(async move { connect(&url).await });
+    eventually("a lease is asked for", TIME_MAX, async || granted.is_kept()).await;
+    tokio::time::sleep(SLOW).await;
+    granted.let_go().await;
+    let locker = bounded(connecting).await.unwrap();
+    hold(&locker, NAME, ttl(TTL)).await.release().await.unwrap();
+}
+
 /// P2, P3, P9: a cut that does not end: the holder is told by its deadline, and only after that
 /// the next gets in, within a second.
 /// The user sees: the loss `Expired` with what the renewals met; the release is `AlreadyLost`.
