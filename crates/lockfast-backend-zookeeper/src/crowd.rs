@@ -16,10 +16,10 @@ use crate::layout::{Line, lock_path, sequence_of};
 use crate::store::lock;
 use crate::wire::Session;
 
-/// For so long after somebody had to wait, others most likely want the lock.
-const WANTED: Duration = Duration::from_secs(10);
-/// How many such locks are remembered.
-const WANTED_MAX: usize = 1024;
+/// For how long a lock most likely is as it was found.
+const OUTLOOK: Duration = Duration::from_secs(10);
+/// Of how many locks that is remembered.
+const OUTLOOKS_MAX: usize = 1024;
 
 type Answer = Result<Arc<Line>, Failure>;
 type Asker = oneshot::Sender<Answer>;
@@ -30,8 +30,16 @@ pub(crate) struct Crowds {
     /// By session and lock: a list is on its way, and these came too late for it.
     lists: Mutex<HashMap<(i64, LockName), Vec<Asker>>>,
     by_lock: Mutex<HashMap<LockName, Crowd>>,
-    /// The locks that somebody of this process had to wait for, and when that was.
-    wanted: Mutex<HashMap<LockName, Moment>>,
+    /// How locks were found by those of this process, and when that was.
+    outlooks: Mutex<HashMap<LockName, (Moment, Outlook)>>,
+}
+
+/// How a lock was found, and most likely still is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    Free,
+    /// Somebody had to wait for it.
+    Wanted,
 }
 
 /// Those of one lock.
@@ -59,22 +67,23 @@ impl Crowds {
         Member { crowds: Arc::clone(self), name: name.clone(), number: Mutex::default() }
     }
 
-    /// Somebody has to wait for a lock.
-    pub(crate) fn note_wait(&self, name: &LockName) {
+    /// Somebody has found a lock like this.
+    pub(crate) fn note(&self, name: &LockName, outlook: Outlook) {
         let now = Moment::now();
-        let mut wanted = lock(&self.wanted);
-        if wanted.len() >= WANTED_MAX {
-            wanted.retain(|_, at| now.since(*at) < WANTED);
+        let mut outlooks = lock(&self.outlooks);
+        if outlooks.len() >= OUTLOOKS_MAX {
+            outlooks.retain(|_, (at, _)| now.since(*at) < OUTLOOK);
         }
-        if wanted.len() < WANTED_MAX || wanted.contains_key(name) {
-            wanted.insert(name.clone(), now);
+        if outlooks.len() < OUTLOOKS_MAX || outlooks.contains_key(name) {
+            outlooks.insert(name.clone(), (now, outlook));
         }
     }
 
-    /// Whether somebody had to wait for a lock lately.
-    pub(crate) fn is_wanted(&self, name: &LockName) -> bool {
-        let wanted = lock(&self.wanted);
-        wanted.get(name).is_some_and(|at| Moment::now().since(*at) < WANTED)
+    /// How a lock was found lately, if anybody has looked.
+    pub(crate) fn outlook(&self, name: &LockName) -> Option<Outlook> {
+        let outlooks = lock(&self.outlooks);
+        let (at, outlook) = outlooks.get(name)?;
+        (Moment::now().since(*at) < OUTLOOK).then_some(*outlook)
     }
 
     /// One of this process that has a lock gives it back.
@@ -204,15 +213,18 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_was_waited_for_is_remembered() {
+    fn how_a_lock_was_found_is_remembered() {
         let crowds = Crowds::default();
         let name = |number: usize| LockName::new(format!("a{number}")).unwrap();
-        assert!(!crowds.is_wanted(&name(0)));
-        for number in 0..2 * WANTED_MAX {
-            crowds.note_wait(&name(number));
+        assert_eq!(crowds.outlook(&name(0)), None);
+        for number in 0..2 * OUTLOOKS_MAX {
+            crowds.note(&name(number), Outlook::Free);
         }
-        assert!(crowds.is_wanted(&name(0)) && !crowds.is_wanted(&name(WANTED_MAX)));
-        assert_eq!(lock(&crowds.wanted).len(), WANTED_MAX);
+        crowds.note(&name(0), Outlook::Wanted);
+        assert_eq!(crowds.outlook(&name(0)), Some(Outlook::Wanted));
+        assert_eq!(crowds.outlook(&name(1)), Some(Outlook::Free));
+        assert_eq!(crowds.outlook(&name(OUTLOOKS_MAX)), None);
+        assert_eq!(lock(&crowds.outlooks).len(), OUTLOOKS_MAX);
     }
 
     #[test]

@@ -224,6 +224,11 @@ impl Line {
         queue::standing(&self.modes[..at], self.modes[at])
     }
 
+    /// Whether one that came now would have the lock.
+    pub(crate) fn admits(&self, mode: Mode) -> bool {
+        queue::standing(&self.modes, mode) == Standing::Granted
+    }
+
     /// How many have the lock.
     pub(crate) fn holders(&self) -> usize {
         let mut ahead = Ahead::default();

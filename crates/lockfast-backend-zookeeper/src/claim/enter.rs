@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockfast_core::{Error, ErrorKind, Fence, Mode, Moment};
 
 use super::{Gone, Place, Turn, Worker};
-use crate::crowd::Member;
+use crate::crowd::Outlook;
 use crate::failure::{Failure, Fate, code};
 use crate::layout::{Line, claim_prefix, is_beyond_order};
 use crate::record::Record;
@@ -54,7 +54,7 @@ impl Worker {
                 NodeKind::EphemeralSequential,
             );
             // Whoever most likely waits behind another of this process may do without one.
-            let may_need_none = waits && !self.is_alone();
+            let may_need_none = waits && self.is_behind_others();
             let listing = (!may_need_none).then(|| self.store.list(&session, &self.claim.name));
             let (path, stat, listing) = match creating.await {
                 Ok((path, stat)) => (path, stat, listing),
@@ -97,24 +97,46 @@ impl Worker {
         }
     }
 
-    /// The session in which the claim is made, and whether it is that of those who wait: behind
-    /// others of this process, or when one had to wait for the lock lately, it most likely has to,
-    /// and need not move there then. All others are made in the session of their leases.
+    /// The session in which the claim is made, and whether it is that of those who wait. A claim that
+    /// has to wait is to be made there: until it has moved there, it would delay others for its ttl
+    /// if the process died. One that need not is made in the session of its leases.
     async fn find_entrance(&self) -> Result<(Arc<Session>, bool), Failure> {
         let lasts = self.claim.lasts();
-        let may_wait = self.claim.state().wait.is_open();
-        if self.claim.mode == Mode::Exclusive
-            && may_wait
-            && (!self.is_alone() || self.store.crowds.is_wanted(&self.claim.name))
-        {
-            self.store.check_length(lasts)?;
-            return Ok((self.store.waiting().await?, true));
+        self.store.check_length(lasts)?;
+        let is_free = match self.store.crowds.outlook(&self.claim.name) {
+            _ if self.is_behind_others() => false,
+            Some(Outlook::Free) => true,
+            Some(Outlook::Wanted) if self.may_wait_alone() => false,
+            _ => {
+                // Who finds it free has the session that it needs then.
+                let (holding, is_free) = tokio::join!(self.store.holding(lasts), self.look_ahead());
+                holding?;
+                is_free
+            }
+        };
+        match is_free {
+            true => Ok((self.store.holding(lasts).await?, false)),
+            false => Ok((self.store.waiting().await?, true)),
         }
-        Ok((self.store.holding(lasts).await?, false))
     }
 
-    fn is_alone(&self) -> bool {
-        self.member.as_ref().is_none_or(Member::is_alone)
+    /// Whether the lock would be the claim's if it came now. When that cannot be seen, it is not.
+    async fn look_ahead(&self) -> bool {
+        let Ok(session) = self.store.waiting().await else { return false };
+        match self.store.list(&session, &self.claim.name).await {
+            Ok(line) => line.admits(self.claim.mode),
+            Err(failure) => failure.handling.is_no_node(),
+        }
+    }
+
+    /// Whether the claim waits until nobody else has the lock.
+    fn may_wait_alone(&self) -> bool {
+        self.claim.mode == Mode::Exclusive && self.claim.state().wait.is_open()
+    }
+
+    /// Whether it most likely does so behind another of this process.
+    fn is_behind_others(&self) -> bool {
+        self.may_wait_alone() && self.member.as_ref().is_some_and(|member| !member.is_alone())
     }
 
     fn prefix(&self, session: &Session) -> String {

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use super::enter::Adopted;
 use super::leave::Deleted;
 use super::{Gone, Phase, Place, Worker};
+use crate::crowd::Outlook;
 use crate::failure::Fate;
 use crate::record::Record;
 use crate::wire::{NodeWatcher, Session};
@@ -23,6 +24,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(20);
 impl Worker {
     /// The claim was first when it came.
     pub(super) async fn hold(&self, place: Place, from: Moment) -> Gone {
+        self.store.crowds.note(&self.claim.name, Outlook::Free);
         self.begin(&place, from);
         self.grant(Grant::new(place.fence, from).in_session(place.session.number()));
         self.keep(place).await

@@ -8,6 +8,7 @@ use lockfast_core::{Mode, Moment, jitter};
 use tokio::time::sleep;
 
 use super::{Gone, Place, Turn, Worker};
+use crate::crowd::Outlook;
 use crate::failure::{Failure, Fate, code};
 use crate::layout::{Contender, Line};
 use crate::record::Record;
@@ -76,7 +77,7 @@ impl Worker {
     /// Waits for the turn of a claim that has its place in the session of those who wait. The
     /// answer is a moment before that session was seen to live.
     pub(super) async fn wait(&self, place: &Place, mut ahead: Ahead) -> Result<Moment, Turn> {
-        self.store.crowds.note_wait(&self.claim.name);
+        self.store.crowds.note(&self.claim.name, Outlook::Wanted);
         loop {
             let watchers = Watchers::new(&ahead);
             let mut look = self.look(place, &mut ahead, &watchers).await?;
