@@ -11,6 +11,8 @@
 //! Both decide by the same rule (`queue.rs`); they differ in where the queue is kept and in how
 //! the next one is told.
 
+mod access;
+mod account;
 mod backend;
 mod batch;
 mod bell;
@@ -35,6 +37,7 @@ mod store;
 mod table;
 mod values;
 mod waiting;
+mod way;
 mod wire;
 mod write_lock;
 
