@@ -155,7 +155,7 @@ async fn users_of_a_group_contend_hand_over_and_see_each_other_die() {
         let shared = Shared::new();
         let (url, cast) = (shared.url(), &shared.cast);
         let mut first = Other::start_as(&url, cast.first, 0o077);
-        let mut second = Other::start_as(&url, cast.second, 0o000);
+        let mut second = Other::start_as(&url, cast.second, 0o077);
         let me = Asker::connect(&url).await;
         let (fence, _) = grant(&first.ask("acquire x 60000 0"));
         second.ask("acquire y 60000 0");

@@ -50,7 +50,10 @@ impl Other {
     pub(crate) fn refusal_of(url: &str, user: Option<User>) -> String {
         let mut other = Self::try_start(url, user, 0o022);
         let said = other.read();
-        other.child.wait().unwrap();
+        let Self { mut child, input, .. } = other;
+        // One that is connected after all ends without orders.
+        drop(input);
+        child.wait().unwrap();
         said
     }
 
