@@ -322,6 +322,8 @@ mod tests {
             (DIR | 0o2770, 0, 0, Part::Top, Some("run chgrp five /")),
             (DIR | 0o2777, 0, 5, Part::Top, Some("has mode 2777, and what group \"five\" (5)")),
             (DIR | 0o2775, 0, 5, Part::Top, Some("run chmod 2770 /")),
+            (DIR | 0o2772, 0, 5, Part::Top, Some("has mode 2772")),
+            (DIR | 0o2771, 0, 5, Part::Top, Some("has mode 2771")),
             (DIR | 0o0770, 0, 5, Part::Top, Some("has mode 0770")),
             (DIR | 0o3770, 0, 5, Part::Top, Some("has mode 3770")),
             (DIR | 0o0700, 7, 5, Part::Top, Some("has mode 0700")),

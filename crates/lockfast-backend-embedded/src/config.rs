@@ -55,7 +55,7 @@ impl Config {
                     (true, Some(group)) => {
                         return Err(invalid(format!(
                             "the URL says that group {} shares the store, but not where it is; \
-                             name a directory, as in embedded:/var/lib/lockfast/shared?group=NAME",
+                             name a directory, as in embedded:/var/lib/lockfast-shared?group=NAME",
                             quote(group)
                         )));
                     }

@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | `memory:` | this connection alone | memory |
 //! | `memory:NAME` | everything in this process that uses the name | memory |
-//! | `embedded:[PATH]` | every process of this machine | a directory with a SQLite database |
+//! | `embedded:[PATH]` | every process of this user on this machine | a directory with a SQLite database |
+//! | `embedded:PATH?group=GROUP` | every process of the group's members | the same, made by root |
 //!
 //! `sqlite:PATH` is no store, but a database of somebody's own in which fences can be checked.
 //!
