@@ -27,6 +27,7 @@
 //! | those who wait at a store that pushes | [`lobby`] |
 //! | events for whoever watches | [`watch`] |
 //! | values that are written by comparing versions | [`value`] |
+//! | a store behind a bad link, for tests | [`flaky`] |
 //! | chance that spreads what many do | [`mod@jitter`] |
 //! | work on the runtime of the connections | [`task`] |
 
@@ -38,6 +39,7 @@ pub mod diagnosis;
 pub mod error;
 pub mod failure;
 pub mod fence;
+pub mod flaky;
 pub mod gate;
 pub mod grant;
 pub mod holder;
