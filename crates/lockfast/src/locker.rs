@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::time::Clock;
 use lockfast_core::{
     Backend, BoxFuture, ConnectContext, Error, ErrorKind, EventStream, Feature, Fence, Guarantee,
     HolderId, Label, LockName, LockView, LossCause, Mode, Moment, Profile, Query, ReleaseOutcome,
@@ -476,7 +477,7 @@ impl Locker {
         let name = self.name(name)?;
         self.require_detached(&name)?;
         let policy = Policy::new(&self.options.clone().ttl(ttl), self.profile())?;
-        let sent = Moment::now();
+        let sent = self.store.now();
         let lock_delay = policy.lock_delay;
         let request = RenewRequest { name: name.clone(), holder, ttl, lock_delay };
         let call = self.store.backend.renew(vec![request]);
@@ -539,6 +540,8 @@ pub struct LockerBuilder {
     guarantee: Option<Guarantee>,
     prefix: String,
     options: Options,
+    /// That of this machine, but for a test kit's.
+    pub(crate) clock: Clock,
 }
 
 impl LockerBuilder {
@@ -640,9 +643,8 @@ impl LockerBuilder {
         check_prefix(&self.prefix)?;
         let label = self.label.unwrap_or_else(Label::of_this_process);
         let prefix = self.prefix.clone();
-        let store =
-            Store::connect(label, move |context| Prefixed::connect(prefix, context, connect));
-        let store = store.await?;
+        let connect = move |context| Prefixed::connect(prefix, context, connect);
+        let store = Store::connect(label, self.clock, connect).await?;
         let profile = store.backend.profile();
         self.options.check(profile)?;
         if self.guarantee.is_some_and(|required| profile.guarantee < required) {
