@@ -219,7 +219,12 @@ impl Locker {
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
     pub fn connect_as(builder: crate::LockerBuilder, url: &str) -> Result<Self> {
-        block_on(builder.connect(url)).map(Self)
+        Self::of(builder.connect(url))
+    }
+
+    /// The locker that this connects.
+    pub(crate) fn of(connecting: impl Future<Output = Result<crate::Locker>>) -> Result<Self> {
+        block_on(connecting).map(Self)
     }
 
     /// As [`Locker::profile`](crate::Locker::profile).
