@@ -431,6 +431,25 @@ impl Locker {
         })
     }
 
+    /// As [`Locker::shutdown`](crate::Locker::shutdown).
+    ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:")?;
+    /// drop(locker.lock("nightly-report")?);
+    /// locker.shutdown()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn shutdown(self) -> Result<()> {
+        self.settled()
+    }
+
     /// As [`Locker::renew_detached`](crate::Locker::renew_detached).
     /// See [`Mutex::acquire_detached`] for an example.
     ///
