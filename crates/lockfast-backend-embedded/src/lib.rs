@@ -53,6 +53,7 @@ use lockfast_core::{
 use config::Config;
 
 pub use diagnosis::CHECKS;
+pub use memory::TestMemory;
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["memory", "embedded"];
