@@ -127,20 +127,37 @@ const BACKENDS: &[Entry] = &[
     },
 ];
 
+/// The feature of the library that each scheme needs, whether it was compiled in or not.
+const FEATURES: &[(&str, &[&str])] = &[
+    ("embedded", &["memory", "embedded"]),
+    ("etcd", &["etcd", "etcds"]),
+    ("mysql", &["mysql", "mariadb"]),
+    ("postgres", &["postgres", "postgresql"]),
+    ("redis", &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"]),
+    ("redlock", &["redlock"]),
+    ("zookeeper", &["zookeeper", "zookeepers"]),
+];
+
 /// The store that `url` names, found before anything is touched.
 pub(crate) fn resolve(url: &str) -> Result<(Address, &'static Entry)> {
     let address = Address::parse(url)?;
     let found = BACKENDS.iter().find(|entry| entry.schemes.contains(&address.scheme()));
     match found {
         Some(entry) => Ok((address, entry)),
-        None => Err(Error::new(
-            ErrorKind::InvalidUrl,
-            format!(
-                "no store is called {}; there is {}",
-                quote(address.scheme()),
-                known_schemes().join(", ")
-            ),
-        )),
+        None => Err(Error::new(ErrorKind::InvalidUrl, unknown(address.scheme()))),
+    }
+}
+
+/// Why no store has this scheme.
+fn unknown(scheme: &str) -> String {
+    let known = known_schemes().join(", ");
+    match FEATURES.iter().find(|(_, schemes)| schemes.contains(&scheme)) {
+        Some((feature, _)) => format!(
+            "the store {scheme}: was not compiled in; enable the feature {} of the crate lockfast \
+             (there is {known})",
+            quote(feature)
+        ),
+        None => format!("no store is called {}; there is {known}", quote(scheme)),
     }
 }
 
@@ -197,6 +214,23 @@ mod tests {
             assert!(error.to_string().contains(&scheme));
         }
         assert!(!error.to_string().contains("secret"));
+    }
+
+    /// B227: it was said that there is no such store.
+    #[test]
+    fn a_store_that_was_not_compiled_in_names_its_feature() {
+        for scheme in BACKENDS.iter().flat_map(|entry| entry.schemes) {
+            assert!(FEATURES.iter().any(|(_, schemes)| schemes.contains(scheme)), "{scheme}");
+        }
+        let manifest = include_str!("../Cargo.toml");
+        for (feature, schemes) in FEATURES {
+            assert!(manifest.contains(&format!("\n{feature} = [")), "{feature}");
+            for scheme in *schemes {
+                let told = unknown(scheme);
+                assert!(told.contains(&format!("enable the feature \"{feature}\"")), "{told}");
+            }
+        }
+        assert!(unknown("foo").starts_with("no store is called \"foo\"; there is "));
     }
 
     #[test]
