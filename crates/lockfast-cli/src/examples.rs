@@ -66,7 +66,7 @@ pub(crate) const WATCH: &str = "Examples:
 
 pub(crate) const FORCE_RELEASE: &str = "Examples:
   lockfast force-release nightly-report --yes --reason \"host is gone\"
-  lockfast force-release nightly-report --yes --reason \"host is gone\" --expect-fence 1794772800000000";
+  lockfast force-release backup --yes --reason \"host is gone\" --expect-fence 42";
 
 pub(crate) const MIGRATE: &str = "Examples:
   lockfast migrate

@@ -60,10 +60,11 @@ fn names(global: &Global, start: &OsStr) -> Result<Vec<String>, Failure> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::internal("no runtime", error))?;
-    let found = runtime.block_on(tokio::time::timeout(PATIENCE, async {
+    let look = async {
         let locker = store.connect(Locker::builder()).await?;
         Ok::<_, Failure>(locker.list(start, None, NAMES_MAX).await?)
-    }));
+    };
+    let found = runtime.block_on(async { tokio::time::timeout(PATIENCE, look).await });
     // What still hangs must not keep the shell waiting.
     runtime.shutdown_background();
     let locks = found.unwrap_or_else(|_| Ok(Vec::new()))?;

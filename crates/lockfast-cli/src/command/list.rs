@@ -13,7 +13,7 @@ use crate::plan::{self, Store};
 
 type Row<T> = [T; 6];
 
-const HEADER: Row<&str> = ["NAME", "HOLDER", "MODE", "HELD", "LEFT", "WAITING"];
+const HEADER: Row<&str> = ["NAME", "HOLDER", "MODE", "HELD", "LEFT", "QUEUE"];
 /// The columns that are folded when the table is too wide.
 const WRAPPED: [usize; 2] = [0, 1];
 

@@ -79,7 +79,9 @@ _lockfast_ask \"$1\" \"$3\" \"\"
 printf '%s\\n' \"${COMPREPLY[@]}\"";
     let mut command: Command = undisturbed("bash");
     let binary = env!("CARGO_BIN_EXE_lockfast");
-    command.args(["--norc", "-c", script, "bash", binary, line, current]).args(words);
+    let typed = line.replacen("lockfast", binary, 1);
+    command.args(["--norc", "-c", script, "bash", binary, &typed, current]);
+    command.arg(binary).args(&words[1..]);
     sandbox.settle(&mut command);
     let finished = Running::new(command).finish().expect(0);
     assert_eq!(finished.stderr, "", "{line}");

@@ -16,7 +16,7 @@ fn the_command_needs_no_separator() {
         ("run --ttl 5s x --try echo --ttl", "--ttl\n"),
         ("-v run -nq --label run x -E 9 echo run", "run\n"),
         ("once x --at-most 5m echo --at-most", "--at-most\n"),
-        ("elect x -q echo --help", "--help\n"),
+        ("elect x -q echo x --help", "x --help\n"),
         ("refresh --for 5m x echo -q", "-q\n"),
         ("fence check --file gate --lock x --fence 7 echo -q", "-q\n"),
     ] {
@@ -74,11 +74,12 @@ fn quiet_means_quiet_about_others() {
         let finished = sandbox.run(line.split(' ')).expect(code);
         assert_eq!((&*finished.stdout, &*finished.stderr), ("", ""), "{line}");
     }
+    sandbox.run(["acquire", "z", "--ttl", "60s", "--permits", "3"]).expect(0);
     for (line, code) in [
         ("run x -q -n --ttl 5 true", 64),
         ("run x -q -n --on foo: true", 125),
         ("run x -q -n no-such-command", 127),
-        ("run x -q -n -E 0 --permits 2 true", 125),
+        ("run z -q -n -E 0 --permits 2 true", 125),
     ] {
         assert_ne!(sandbox.run(line.split(' ')).expect(code).stderr, "", "{line}");
     }

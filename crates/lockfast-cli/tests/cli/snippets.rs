@@ -50,6 +50,8 @@ const CRON: &str = "lockfast run nightly-report --wait 1h --label \"cron on $(ho
 const FORCE: &str = "lockfast force-release nightly-report --yes --reason \"host is gone\" \
                      --expect-fence 1794772800000000";
 const FORCE_ANY: &str = "lockfast force-release nightly-report --yes --reason \"host is gone\"";
+const FORCE_ONE: &str =
+    "lockfast force-release backup --yes --reason \"host is gone\" --expect-fence 42";
 const RENEW: &str = "out=$(lockfast acquire backup --ttl 10m) || exit
 eval \"$out\"
 echo \"$holder\" | lockfast renew backup --holder - --ttl 20m || exit
@@ -128,6 +130,7 @@ const CLAIMS: &[Claim] = &[
     claim(FORCE, "nightly-report", 75, &["expected N; nothing was done"], ""),
     claim(FORCE_ANY, "", 75, &["is not held; nothing was done"], ""),
     claim(FORCE_ANY, "nightly-report", 0, &["nightly-report: taken from "], ""),
+    claim(FORCE_ONE, "backup", 75, &["expected N; nothing was done"], ""),
     claim(MAIL, "", 0, &[], "sync-mail"),
     claim(MAIL, "sync-mail", 0, &[], ""),
     claim(CRON, "", 0, &[], "report"),

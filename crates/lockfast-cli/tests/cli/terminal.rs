@@ -84,7 +84,7 @@ fn a_list_fits_the_terminal() {
     for columns in [80, 132] {
         let line = format!("stty cols {columns}; LOCKFAST list");
         let shown = Running::new(on_terminal(&sandbox, &line)).finish().expect(0).stdout;
-        assert!(shown.contains("WAITING") && shown.contains("short"), "{shown}");
+        assert!(shown.contains("QUEUE") && shown.contains("short"), "{shown}");
         for line in shown.lines() {
             assert!(line.trim_end().chars().count() <= columns, "{columns}: {line}");
         }
