@@ -75,6 +75,10 @@ fn table(header: Option<Row<&str>>, rows: Vec<Row<String>>, columns: Option<u16>
         table.set_header(header);
     }
     table.add_rows(rows);
+    // Nothing stands to the left of the names.
+    if let Some(names) = table.column_mut(0) {
+        names.set_padding((0, 1));
+    }
     let fixed = table.column_iter_mut().filter(|column| !WRAPPED.contains(&column.index));
     fixed.for_each(|column| {
         column.set_constraint(ColumnConstraint::ContentWidth);
