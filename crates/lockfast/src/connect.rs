@@ -219,6 +219,7 @@ mod tests {
         assert!(!error.to_string().contains("secret"));
     }
 
+    /// B227
     #[test]
     fn a_store_that_was_not_compiled_in_names_its_feature() {
         for (feature, schemes) in FEATURES {
