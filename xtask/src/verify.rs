@@ -34,6 +34,8 @@ fn lints() -> Step {
 
 fn documentation() -> Step {
     // Only libraries: the binary has the name of the library, and both would be one page.
-    Step::cargo(&["doc", "--workspace", "--no-deps", "--lib", "--locked"])
+    // The test kit has pages, too.
+    let features = "--features=lockfast/testing";
+    Step::cargo(&["doc", "--workspace", "--no-deps", "--lib", "--locked", features])
         .with_env("RUSTDOCFLAGS", "-D warnings")
 }

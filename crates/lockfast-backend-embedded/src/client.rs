@@ -19,6 +19,8 @@ use crate::place::io_failure;
 pub(crate) struct Clients {
     dir: OwnedFd,
     path: PathBuf,
+    /// With what mode pipes are made.
+    mode: Mode,
 }
 
 /// A client's pipes.
@@ -52,8 +54,8 @@ pub(crate) enum Sent {
 
 impl Clients {
     /// The clients in a directory that is open.
-    pub(crate) fn new((dir, path): (OwnedFd, PathBuf)) -> Self {
-        Self { dir, path }
+    pub(crate) fn new((dir, path, mode): (OwnedFd, PathBuf, Mode)) -> Self {
+        Self { dir, path, mode }
     }
 
     /// Where a client's pipe is.
@@ -66,9 +68,11 @@ impl Clients {
     pub(crate) fn make(&self, client: ClientId, pipe: Pipe) -> Result<OwnedFd> {
         let name = file_name(client, pipe);
         let make = || {
-            let mode = Mode::RUSR | Mode::WUSR;
-            rustix::fs::mknodat(&self.dir, &name, FileType::Fifo, mode, 0)?;
-            self.open_pipe(&name, OFlags::RDWR)
+            rustix::fs::mknodat(&self.dir, &name, FileType::Fifo, self.mode, 0)?;
+            let pipe = self.open_pipe(&name, OFlags::RDWR)?;
+            // Whatever the umask of this process is.
+            rustix::fs::fchmod(&pipe, self.mode)?;
+            Ok(pipe)
         };
         let made = make().map_err(|error| match error {
             Errno::EXIST => Error::new(
@@ -178,7 +182,8 @@ mod tests {
     use std::path::Path;
 
     fn clients_in(dir: &Path) -> Clients {
-        Clients::new((std::fs::File::open(dir).unwrap().into(), dir.to_owned()))
+        let mode = Mode::RUSR | Mode::WUSR;
+        Clients::new((std::fs::File::open(dir).unwrap().into(), dir.to_owned(), mode))
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Embedded {
     pub(crate) dir: PathBuf,
     /// Whether every commit waits for the disk, not only those that raise the fence's ceiling.
     pub(crate) sync_full: bool,
+    /// Whose members share it, by name or number; nobody else's but this user's without one.
+    pub(crate) group: Option<String>,
 }
 
 impl Config {
@@ -43,14 +45,23 @@ impl Config {
                 Ok(Self::Memory { name: (!body.is_empty()).then_some(body) })
             }
             "embedded" => {
-                address.allow_options(&["sync"])?;
+                address.allow_options(&["group", "sync"])?;
                 let sync_full = address.choice("sync", &[("normal", false), ("full", true)])?;
                 let sync_full = sync_full.unwrap_or(false);
-                let dir = match body.is_empty() {
-                    true => default_dir(env)?,
-                    false => checked_path(&body, "the embedded store", "embedded:PATH")?,
+                let group = address.option("group").map(str::to_owned);
+                let dir = match (body.is_empty(), &group) {
+                    (true, None) => default_dir(env)?,
+                    // Each of them has another home.
+                    (true, Some(group)) => {
+                        return Err(invalid(format!(
+                            "the URL says that group {} shares the store, but not where it is; \
+                             name a directory, as in embedded:/var/lib/lockfast-shared?group=NAME",
+                            quote(group)
+                        )));
+                    }
+                    (false, _) => checked_path(&body, "the embedded store", "embedded:PATH")?,
                 };
-                Ok(Self::Embedded(Embedded { dir, sync_full }))
+                Ok(Self::Embedded(Embedded { dir, sync_full, group }))
             }
             other => Err(invalid(format!(
                 "{} is not a scheme of the embedded stores; they are memory: and embedded:",
@@ -114,7 +125,12 @@ mod tests {
     }
 
     fn embedded(dir: &str, sync_full: bool) -> Config {
-        Config::Embedded(Embedded { dir: dir.into(), sync_full })
+        Config::Embedded(Embedded { dir: dir.into(), sync_full, group: None })
+    }
+
+    fn shared(dir: &str, group: &str) -> Config {
+        let group = Some(group.to_owned());
+        Config::Embedded(Embedded { dir: dir.into(), sync_full: false, group })
     }
 
     #[test]
@@ -133,6 +149,8 @@ mod tests {
             ("embedded:a%3Fb", &[], embedded("a?b", false)),
             ("embedded:/x?sync=full", &[], embedded("/x", true)),
             ("embedded:/x?sync=normal", &[], embedded("/x", false)),
+            ("embedded:/x?group=a%20b", &[], shared("/x", "a b")),
+            ("embedded:x?sync=normal&group=7", &[], shared("x", "7")),
             ("embedded:", &state, embedded("/state/lockfast", false)),
             ("embedded:", &home, embedded("/home/me/.local/state/lockfast", false)),
             ("embedded:", &relative, embedded("/home/me/.local/state/lockfast", false)),
@@ -146,7 +164,8 @@ mod tests {
     fn addresses_that_are_refused() {
         let table = [
             ("memory:?sync=full", "memory: has no option \"sync\"; it has none"),
-            ("embedded:?snyc=full", "it knows sync"),
+            ("embedded:?snyc=full", "it knows group, sync"),
+            ("embedded:?group=deploy", "group \"deploy\" shares the store, but not where it is"),
             ("embedded:/x?sync=maybe", "it can be normal or full"),
             ("embedded:~/x", "write it in full"),
             ("embedded://host/x", "has no host"),

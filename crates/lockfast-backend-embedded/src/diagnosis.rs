@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use lockfast_core::error::printable;
 use lockfast_core::{Address, Diagnosis, Error, ErrorKind, Finding, Guarantee, Label, Result};
 
+use crate::access::{Access, word};
+use crate::account::Group;
 use crate::config::{Config, Embedded};
 use crate::file_system::FileSystem;
 use crate::machine::Machine;
@@ -37,7 +39,7 @@ pub(crate) async fn diagnose(address: Address) -> Result<Diagnosis> {
     let looking = tokio::task::spawn_blocking(move || look(&config)).await;
     let findings = looking.map_err(|error| {
         Error::new(ErrorKind::Internal, "the diagnosis ended").with_source(error)
-    })?;
+    })??;
     Ok(Diagnosis::conclude(findings, Guarantee::Correctness, backend::BECAUSE))
 }
 
@@ -55,41 +57,60 @@ fn of_memory(name: Option<&str>) -> Diagnosis {
     Diagnosis::conclude(vec![reach], Guarantee::Correctness, memory::BECAUSE)
 }
 
-fn look(config: &Embedded) -> Vec<Finding> {
-    let me = rustix::process::geteuid().as_raw();
-    let mut findings = vec![
-        Finding::ok(REACH, format!("all processes of user {me} on this machine")),
-        directory(&config.dir),
-    ];
-    let is_there = findings.iter().all(|finding| finding.fact != ABSENT);
+fn look(config: &Embedded) -> Result<Vec<Finding>> {
+    let group = config.group.as_deref().map(Group::find).transpose()?;
+    let mut findings = vec![reach(group.as_ref()), directory(&config.dir, group.as_ref())];
+    let is_there = std::fs::symlink_metadata(&config.dir).is_ok();
     findings.extend(file_system(config, is_there));
-    findings.extend([owner(&config.dir, is_there), machine(&config.dir, is_there)]);
+    findings.extend(match Access::of(config) {
+        Ok(access) => [owner(config, &access, is_there), machine(config, &access, is_there)],
+        Err(error) => [
+            refused(OWNER, &error, "only members of the group can use the store"),
+            Finding::unknown(MACHINE, format!("{error:#}"), UNOWNED),
+        ],
+    });
     findings.push(match check_clock() {
         Ok(()) => Finding::ok(CLOCK, "the machine's own"),
         Err(error) => {
             refused(CLOCK, &error, "processes of the machine would not agree on the time")
         }
     });
-    findings
+    Ok(findings)
 }
 
-const ABSENT: &str = "is not there yet; it is made on first use, for this user alone";
+const UNOWNED: &str = "see to its owner first";
+const NOT_THERE: &str = "the directory is not there";
 
-fn directory(dir: &Path) -> Finding {
+fn reach(group: Option<&Group>) -> Finding {
+    let whose = match group {
+        None => format!("user {}", rustix::process::geteuid().as_raw()),
+        Some(group) => format!("root and the members of group {group}"),
+    };
+    Finding::ok(REACH, format!("all processes of {whose} on this machine"))
+}
+
+fn directory(dir: &Path, group: Option<&Group>) -> Finding {
+    const UNUSABLE: &str = "the store cannot be used";
     match std::fs::metadata(dir) {
         Ok(found) if found.is_dir() => Finding::ok(DIRECTORY, shown(dir)),
         Ok(_) => Finding::hazard(
             DIRECTORY,
             format!("{} is not a directory", shown(dir)),
-            "the store cannot be used",
+            UNUSABLE,
             "name a directory, as in embedded:/var/lib/lockfast",
         ),
         // What a link leads to may be missing as well, and then nothing is made there.
-        Err(_) if std::fs::symlink_metadata(dir).is_err() => Finding::ok(DIRECTORY, ABSENT),
+        Err(_) if std::fs::symlink_metadata(dir).is_err() => match group {
+            None => Finding::ok(
+                DIRECTORY,
+                "is not there yet; it is made on first use, for this user alone",
+            ),
+            Some(group) => refused(DIRECTORY, &Access::absent(dir, group), UNUSABLE),
+        },
         Err(error) => Finding::hazard(
             DIRECTORY,
             format!("{}: {error}", shown(dir)),
-            "the store cannot be used",
+            UNUSABLE,
             "name a directory that this user can use",
         ),
     }
@@ -125,7 +146,7 @@ fn kind(file_system: &FileSystem) -> Finding {
 
 fn unseen(dir: &Path) -> Vec<Finding> {
     let reason = format!("{} cannot be opened", shown(dir));
-    let fix = "run it as the user whose store it is";
+    let fix = "run it as a user who may use the store";
     [FILE_SYSTEM, DURABILITY, SPACE].map(|check| Finding::unknown(check, &reason, fix)).into()
 }
 
@@ -160,27 +181,49 @@ fn space(file_system: &FileSystem) -> Finding {
     )
 }
 
-fn owner(dir: &Path, is_there: bool) -> Finding {
-    if !is_there {
-        return Finding::ok(OWNER, "this user, once it is made");
+fn owner(config: &Embedded, access: &Access, is_there: bool) -> Finding {
+    let forged = "others could forge grants and fences, so it is not used";
+    match (&access.group, is_there) {
+        (None, false) => return Finding::ok(OWNER, "this user, once it is made"),
+        (Some(_), false) => return Finding::unknown(OWNER, NOT_THERE, "make the directory first"),
+        (_, true) => {}
     }
-    match Place::open_mine(dir).and_then(|place| place.check_files()) {
-        Ok(()) => Finding::ok(OWNER, "this user alone"),
-        Err(error) => {
-            refused(OWNER, &error, "others could forge grants and fences, so it is not used")
-        }
+    let place = match Place::find(&config.dir, access.clone()) {
+        Ok(place) => place,
+        Err(error) => return refused(OWNER, &error, forged),
+    };
+    if !place.is_still() {
+        return Finding::unknown(
+            OWNER,
+            "another process opens the store at this moment",
+            "run it again, and if it says so for long, look for a stopped process",
+        );
+    }
+    match (place.check_files().and_then(|()| place.owner()), &access.group) {
+        (Err(error), _) => refused(OWNER, &error, forged),
+        (Ok(_), None) => Finding::ok(OWNER, "this user alone"),
+        (Ok(0), Some(group)) => Finding::ok(
+            OWNER,
+            format!("root and group {group}, whose members can end each other's locks"),
+        ),
+        (Ok(owner), Some(group)) => Finding::warn(
+            OWNER,
+            format!("user {owner} and group {group}"),
+            "other members of the group do not use what is not root's",
+            format!("run chown root {}", word(&place.dir.to_string_lossy())),
+        ),
     }
 }
 
-fn machine(dir: &Path, is_there: bool) -> Finding {
-    if !is_there {
-        return Finding::ok(MACHINE, "this one, once it is made");
+fn machine(config: &Embedded, access: &Access, is_there: bool) -> Finding {
+    match (&access.group, is_there) {
+        (None, false) => return Finding::ok(MACHINE, "this one, once it is made"),
+        (Some(_), false) => return Finding::unknown(MACHINE, NOT_THERE, UNOWNED),
+        (_, true) => {}
     }
-    let place = match Place::open_mine(dir) {
+    let place = match Place::find(&config.dir, access.clone()) {
         Ok(place) => place,
-        Err(error) => {
-            return Finding::unknown(MACHINE, format!("{error:#}"), "see to its owner first");
-        }
+        Err(error) => return Finding::unknown(MACHINE, format!("{error:#}"), UNOWNED),
     };
     let host = Label::of_this_process().host;
     match Machine::read(&host).and_then(|machine| machine.admit(&place)) {
@@ -207,7 +250,7 @@ mod tests {
     #[test]
     fn where_the_files_are() {
         let (nfs, tmpfs, ext4) = (0x6969, 0x0102_1994, 0xEF53);
-        let config = |sync_full| Embedded { dir: "/x".into(), sync_full };
+        let config = |sync_full| Embedded { dir: "/x".into(), sync_full, group: None };
         let shared = FileSystem::made_up(nfs, "nfs4", u64::MAX);
         let found = kind(&shared);
         assert_eq!((found.severity, found.check), (Severity::Unsafe, FILE_SYSTEM));

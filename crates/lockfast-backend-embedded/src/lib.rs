@@ -4,13 +4,16 @@
 //! |---|---|---|
 //! | `memory:` | this connection alone | memory |
 //! | `memory:NAME` | everything in this process that uses the name | memory |
-//! | `embedded:[PATH]` | every process of this machine | a directory with a SQLite database |
+//! | `embedded:[PATH]` | every process of this user on this machine | a directory with a SQLite database |
+//! | `embedded:PATH?group=GROUP` | every process of the group's members | the same, made by root |
 //!
 //! `sqlite:PATH` is no store, but a database of somebody's own in which fences can be checked.
 //!
 //! Both decide by the same rule (`queue.rs`); they differ in where the queue is kept and in how
 //! the next one is told.
 
+mod access;
+mod account;
 mod backend;
 mod batch;
 mod bell;
@@ -35,6 +38,7 @@ mod store;
 mod table;
 mod values;
 mod waiting;
+mod way;
 mod wire;
 mod write_lock;
 
@@ -49,6 +53,7 @@ use lockfast_core::{
 use config::Config;
 
 pub use diagnosis::CHECKS;
+pub use memory::TestMemory;
 
 /// The schemes that this crate serves.
 pub const SCHEMES: &[&str] = &["memory", "embedded"];

@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_store_stays_with_its_machine() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::prepare(dir.path()).unwrap();
+        let place = Place::prepare_own(dir.path());
         let settle = |machine: &Machine| machine.admit(&place).and_then(|()| machine.sign(&place));
         settle(&machine("1", "a")).unwrap();
         // A container with an id of its own on the same machine.
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_machine_without_an_id_is_no_other() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::prepare(dir.path()).unwrap();
+        let place = Place::prepare_own(dir.path());
         machine("1", NO_ID).sign(&place).unwrap();
         machine("2", NO_ID).admit(&place).unwrap();
         assert!(machine("2", "a").admit(&place).is_err());
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn rubbish_is_not_taken_for_a_machine() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::prepare(dir.path()).unwrap();
+        let place = Place::prepare_own(dir.path());
         for text in ["", "boot \nhost x\nmachine a\n", "boot 1\nhost x\n", "boot 1\nhost x\nid a\n"]
         {
             place.write_machine(text).unwrap();

@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
+use lockfast_core::time::Clock;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Alarm, Backend, BoxFuture, ClientId, ConnectContext,
     DowngradeOutcome, DowngradeRequest, Error, ErrorKind, EventStream, Guarantee, LockName,
-    LockView, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome,
-    RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome,
-    WriteRequest,
+    LockView, LossCause, Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest,
+    RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue,
+    WriteOutcome, WriteRequest,
 };
 
 use crate::table::{Admitted, Table, Told};
@@ -30,23 +31,70 @@ pub(crate) const BECAUSE: &str =
 /// Connects to the store of that name, or to one of its own.
 pub(crate) fn connect(name: Option<String>, context: ConnectContext) -> Result<Arc<dyn Backend>> {
     let store = match name {
-        None => Store::start()?,
+        None => Store::start(Clock::default())?,
         Some(name) => {
             let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
             named.retain(|_, store| store.strong_count() > 0);
             match named.get(&name).and_then(Weak::upgrade) {
                 Some(store) => store,
                 None => {
-                    let store = Store::start()?;
+                    let store = Store::start(Clock::default())?;
                     named.insert(name, Arc::downgrade(&store));
                     store
                 }
             }
         }
     };
+    Ok(enter(store, context))
+}
+
+fn enter(store: Arc<Store>, context: ConnectContext) -> Arc<dyn Backend> {
     let client = context.client;
     store.shared.lock().enter(context);
-    Ok(Arc::new(Memory { store, client, profile: profile() }))
+    Arc::new(Memory { store, client, profile: profile() })
+}
+
+/// A store in memory for tests: it goes by a clock that can be set ahead, and leases in it can be lost
+/// for any reason. Everything else is as in `memory:`.
+///
+/// ```
+/// use lockfast_backend_embedded::TestMemory;
+/// use lockfast_core::{LockName, LossCause, time::Clock};
+///
+/// # fn main() -> lockfast_core::Result<()> {
+/// let memory = TestMemory::new(Clock::settable())?;
+/// assert!(!memory.lose(&LockName::new("job")?, &LossCause::DataLost), "nobody has it");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct TestMemory(Arc<Store>);
+
+impl TestMemory {
+    /// An empty store that goes by this clock.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the process has too many files or threads.
+    pub fn new(clock: Clock) -> Result<Self> {
+        Store::start(clock).map(Self)
+    }
+
+    /// A connection to it.
+    pub fn connect(&self, context: ConnectContext) -> Arc<dyn Backend> {
+        enter(Arc::clone(&self.0), context)
+    }
+
+    /// Takes a lock away from its holders, who are told this cause; whether there were any.
+    pub fn lose(&self, name: &LockName, cause: &LossCause) -> bool {
+        let shared = &self.0.shared;
+        let reason = cause.to_string();
+        let request = RevokeRequest { name: name.clone(), expect_fence: None, reason };
+        let mut told = Told::default();
+        let outcome = shared.lock().revoke(&request, shared.clock.now(), &mut told);
+        told.losses.iter_mut().for_each(|(_, _, told)| told.clone_from(cause));
+        shared.tell(told);
+        matches!(outcome, RevokeOutcome::Revoked(_))
+    }
 }
 
 pub(crate) fn profile() -> Profile {
@@ -73,10 +121,11 @@ struct Store {
 struct Shared {
     table: Mutex<Table>,
     alarm: Alarm,
+    clock: Clock,
 }
 
 impl Store {
-    fn start() -> Result<Arc<Self>> {
+    fn start(clock: Clock) -> Result<Arc<Self>> {
         let failed = |error| {
             Error::new(
                 ErrorKind::Internal,
@@ -86,8 +135,14 @@ impl Store {
             .with_backend("memory")
             .with_source(error)
         };
-        let shared =
-            Arc::new(Shared { table: Mutex::default(), alarm: Alarm::new().map_err(failed)? });
+        let alarm = Alarm::new().map_err(failed)?;
+        let shared = Arc::new(Shared { table: Mutex::default(), alarm, clock });
+        let weak = Arc::downgrade(&shared);
+        shared.clock.on_advance(move || {
+            if let Some(shared) = weak.upgrade() {
+                shared.alarm.ring();
+            }
+        });
         std::thread::Builder::new()
             .name("lockfast-memory".into())
             .spawn({
@@ -119,7 +174,7 @@ impl Shared {
             if gone && delivery.is_sole {
                 // It stopped waiting just now, so the lock goes on to the next.
                 let mut undone = Told::default();
-                let now = Moment::now();
+                let now = self.clock.now();
                 self.lock().release(&delivery.name, delivery.holder, now, &mut undone);
                 self.tell(undone);
             }
@@ -136,10 +191,11 @@ impl Shared {
     fn watch_clock(&self) {
         loop {
             let mut told = Told::default();
-            let next = self.lock().end_due(Moment::now(), &mut told);
+            let next = self.lock().end_due(self.clock.now(), &mut told);
             self.tell(told);
             let Some(next_ns) = next else { return };
             let at = (next_ns < u64::MAX).then(|| Moment::from_host_ns(next_ns));
+            let at = at.map(|at| self.clock.on_machine(at));
             if self.alarm.wait(at).is_err() {
                 // The clock itself failed; a slower one is better than none.
                 std::thread::sleep(Duration::from_millis(100));
@@ -174,8 +230,12 @@ impl Memory {
         result
     }
 
+    fn now(&self) -> Moment {
+        self.store.shared.clock.now()
+    }
+
     async fn take(&self, request: AcquireRequest) -> Result<AcquireOutcome> {
-        let sent = Moment::now();
+        let sent = self.now();
         let admitted =
             self.with_table(|table, told| table.acquire(self.client, &request, sent, told));
         let lock = match admitted.map_err(|error| self.name_error(error, &request.name))? {
@@ -185,11 +245,11 @@ impl Memory {
                 Ok(grant) => return Ok(AcquireOutcome::Granted(grant)),
                 // The wait ran out, or the claim was released.
                 Err(_) => {
-                    self.with_table(|table, _| table.view(&request.name, Moment::now().host_ns()))
+                    self.with_table(|table, _| table.view(&request.name, self.now().host_ns()))
                 }
             },
         };
-        let waited = Moment::now().since(sent);
+        let waited = self.now().since(sent);
         Ok(AcquireOutcome::Taken(Refusal::new(lock, waited)))
     }
 
@@ -209,14 +269,14 @@ impl Backend for Memory {
 
     fn renew(&self, batch: Vec<RenewRequest>) -> BoxFuture<'_, Result<Vec<RenewOutcome>>> {
         Box::pin(async move {
-            let now = Moment::now();
+            let now = self.now();
             Ok(self.with_table(|table, told| table.renew(&batch, now, told)))
         })
     }
 
     fn downgrade(&self, request: DowngradeRequest) -> BoxFuture<'_, Result<DowngradeOutcome>> {
         Box::pin(async move {
-            let now = Moment::now();
+            let now = self.now();
             let outcome = self.with_table(|table, told| table.downgrade(&request, now, told));
             outcome.map_err(|error| self.name_error(error, &request.name))
         })
@@ -224,7 +284,7 @@ impl Backend for Memory {
 
     fn release(&self, request: ReleaseRequest) -> BoxFuture<'_, Result<ReleaseOutcome>> {
         Box::pin(async move {
-            let now = Moment::now();
+            let now = self.now();
             let ReleaseRequest { name, holder } = request;
             Ok(self.with_table(|table, told| table.release(&name, holder, now, told)))
         })
@@ -232,28 +292,28 @@ impl Backend for Memory {
 
     fn inspect(&self, query: Query) -> BoxFuture<'_, Result<Vec<LockView>>> {
         Box::pin(async move {
-            let now_ns = Moment::now().host_ns();
+            let now_ns = self.now().host_ns();
             Ok(self.with_table(|table, _| table.inspect(&query, now_ns)))
         })
     }
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeOutcome>> {
         Box::pin(async move {
-            let now = Moment::now();
+            let now = self.now();
             Ok(self.with_table(|table, told| table.revoke(&request, now, told)))
         })
     }
 
     fn read(&self, name: LockName) -> BoxFuture<'_, Result<Option<VersionedValue>>> {
         Box::pin(async move {
-            let now_ns = Moment::now().host_ns();
+            let now_ns = self.now().host_ns();
             Ok(self.with_table(|table, _| table.read(&name, now_ns)))
         })
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<WriteOutcome>> {
         Box::pin(async move {
-            let now = Moment::now();
+            let now = self.now();
             Ok(self.with_table(|table, _| table.write(self.client, request, now)))
         })
     }

@@ -1,7 +1,7 @@
-//! The store's directory. Whoever can write there could forge grants and fences, so it must be
-//! this user's alone, and so must everything in it that is used. The directory is opened once and
-//! its files are looked at and made through that descriptor: as nobody else may write there,
-//! nothing can be exchanged between the look and the use.
+//! The store's directory. It must be closed to all who may not use the store, and so must
+//! everything in it that is used. The directory is opened once and its files are looked at and made
+//! through that descriptor: as nobody else may write there, nothing can be exchanged between the
+//! look and the use.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 use lockfast_core::error::quote;
 use lockfast_core::{Error, ErrorKind, Result};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::file_system;
+use crate::access::{Access, Part};
+use crate::{file_system, way};
 
 /// The database, and what SQLite puts beside it.
 const DATABASE: &str = "lockfast.db";
@@ -35,23 +36,16 @@ pub(crate) struct Place {
     fd: OwnedFd,
     /// Without symbolic links, so that it means the same to every process.
     pub(crate) dir: PathBuf,
-    /// Who uses it.
-    me: u32,
+    access: Access,
 }
 
 impl Place {
-    /// Makes the directory if it is missing, and checks that a store can be there. What is refused
-    /// is left as it was.
-    pub(crate) fn prepare(dir: &Path) -> Result<Self> {
-        Self::prepare_for(dir, rustix::process::geteuid().as_raw())
-    }
-
-    fn prepare_for(dir: &Path, me: u32) -> Result<Self> {
-        // A slash at the end would follow a symbolic link.
-        let dir: PathBuf = dir.components().collect();
+    /// Makes the directory if it is missing and one user's, and checks that a store can be there.
+    /// What is refused is left as it was. What a group shares is locked as long as this lives.
+    pub(crate) fn prepare(dir: &Path, access: Access) -> Result<Self> {
+        let dir = check_way(dir, &access)?;
         match std::fs::symlink_metadata(&dir) {
-            Ok(found) if found.is_dir() => {}
-            Ok(found) if found.is_symlink() => check_link(&dir, found.uid(), me)?,
+            Ok(found) if found.is_dir() || found.is_symlink() => {}
             Ok(_) => {
                 let shown = shown(&dir);
                 return Err(Error::new(
@@ -59,39 +53,62 @@ impl Place {
                     format!("{shown} is a file; the embedded store is a directory, so name one"),
                 ));
             }
+            Err(error) if access.group.is_some() => {
+                return Err(io_failure(&dir, "was removed", error));
+            }
             Err(_) => {
                 file_system::check(&dir, &open_above(&dir)?)?;
                 make_private(&dir)?;
             }
         }
-        let place = Self::open_for(&dir, me)?;
+        let place = Self::enter(&dir, access)?;
         file_system::check(&place.dir, &place.fd)?;
+        place.lock()?;
         place.check_files()?;
         Ok(place)
     }
 
-    /// Opens the directory if it is there and this user's alone. Nothing is made, and neither the
-    /// file system nor the files are looked at.
-    pub(crate) fn open_mine(dir: &Path) -> Result<Self> {
-        let me = rustix::process::geteuid().as_raw();
-        let dir: PathBuf = dir.components().collect();
-        if let Ok(found) = std::fs::symlink_metadata(&dir)
-            && found.is_symlink()
-        {
-            check_link(&dir, found.uid(), me)?;
-        }
-        Self::open_for(&dir, me)
+    /// Opens the directory if it is there and can be trusted. Nothing is made, and neither the file
+    /// system nor the files are looked at.
+    pub(crate) fn find(dir: &Path, access: Access) -> Result<Self> {
+        let dir = check_way(dir, &access)?;
+        Self::enter(&dir, access)
     }
 
-    fn open_for(dir: &Path, me: u32) -> Result<Self> {
+    fn enter(dir: &Path, access: Access) -> Result<Self> {
         let dir = dir.canonicalize().map_err(|error| io_failure(dir, "cannot be found", error))?;
         let seen = rustix::fs::statat(CWD, &dir, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| io_failure(&dir, "cannot be looked at", error.into()))?;
-        check_mine(&dir, &seen, FileType::Directory, me)?;
+        access.check(&dir, &seen, Part::Top)?;
         let fd = open_dir(&dir)?;
-        let opened = stat(&dir, &fd)?;
-        check_mine(&dir, &opened, FileType::Directory, me)?;
-        Ok(Self { fd, dir, me })
+        access.check(&dir, &stat(&dir, &fd)?, Part::Top)?;
+        Ok(Self { fd, dir, access })
+    }
+
+    /// A file is made first and then gets its mode, by SQLite as well. Nobody of a group may see it
+    /// in between and take it for one that the group does not share.
+    fn lock(&self) -> Result<()> {
+        if self.access.group.is_none() {
+            return Ok(());
+        }
+        loop {
+            match rustix::fs::flock(&self.fd, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(io_failure(&self.dir, "cannot be locked", error.into())),
+            }
+        }
+    }
+
+    /// Whether nobody makes files there, now and as long as this lives.
+    pub(crate) fn is_still(&self) -> bool {
+        let shared = FlockOperation::NonBlockingLockShared;
+        self.access.group.is_none() || rustix::fs::flock(&self.fd, shared).is_ok()
+    }
+
+    /// Who owns the directory.
+    pub(crate) fn owner(&self) -> Result<u32> {
+        stat(&self.dir, &self.fd).map(|found| found.st_uid)
     }
 
     /// Looks at everything that is there before any of it is used.
@@ -99,17 +116,17 @@ impl Place {
         let files =
             [DATABASE, WRITE_LOCK, MACHINE, MACHINE_NEXT].into_iter().chain(BESIDE_DATABASE);
         for name in files {
-            self.look(name, FileType::RegularFile)?;
+            self.look(name, Part::File)?;
         }
-        self.look(CLIENTS, FileType::Directory)?;
+        self.look(CLIENTS, Part::Directory)?;
         Ok(())
     }
 
     /// What a file of the directory is, if it is there and can be trusted.
-    fn look(&self, name: &str, expected: FileType) -> Result<Option<Stat>> {
+    fn look(&self, name: &str, part: Part) -> Result<Option<Stat>> {
         let path = self.dir.join(name);
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => check_mine(&path, &found, expected, self.me).map(|()| Some(found)),
+            Ok(found) => self.access.check(&path, &found, part).map(|()| Some(found)),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(io_failure(&path, "cannot be looked at", error.into())),
         }
@@ -121,11 +138,8 @@ impl Place {
         let path = self.dir.join(DATABASE);
         // An existing file must not even be opened: closing it again would drop the locks that
         // another connection of this process has on it.
-        match self.open(DATABASE, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL) {
-            Ok(_) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(io_failure(&path, "cannot be made", error.into())),
-        }
-        match self.look(DATABASE, FileType::RegularFile)? {
+        self.make(DATABASE).map_err(|error| self.failure(DATABASE, "cannot be made", error))?;
+        match self.look(DATABASE, Part::File)? {
             Some(found) => Ok((path, identity(&found))),
             None => Err(io_failure(&path, "was removed", io::ErrorKind::NotFound.into())),
         }
@@ -134,25 +148,32 @@ impl Place {
     /// The file whose lock lets one process write at a time.
     pub(crate) fn write_lock(&self) -> Result<File> {
         let file = self
-            .open(WRITE_LOCK, OFlags::WRONLY | OFlags::CREATE)
+            .make(WRITE_LOCK)
+            .and_then(|_| self.open(WRITE_LOCK, OFlags::WRONLY))
             .map_err(|error| self.failure(WRITE_LOCK, "cannot be opened", error))?;
         let path = self.dir.join(WRITE_LOCK);
-        check_mine(&path, &stat(&path, &file)?, FileType::RegularFile, self.me)?;
+        self.access.check(&path, &stat(&path, &file)?, Part::File)?;
         Ok(file.into())
     }
 
-    /// Where the clients' pipes are.
-    pub(crate) fn clients(&self) -> Result<(OwnedFd, PathBuf)> {
+    /// Where the clients' pipes are, and with what mode they are made.
+    pub(crate) fn clients(&self) -> Result<(OwnedFd, PathBuf, Mode)> {
         let path = self.dir.join(CLIENTS);
-        match rustix::fs::mkdirat(&self.fd, CLIENTS, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(io_failure(&path, "cannot be made", error.into())),
-        }
+        let mode = self.access.directory_mode();
+        let is_new = match rustix::fs::mkdirat(&self.fd, CLIENTS, mode) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(self.failure(CLIENTS, "cannot be made", error)),
+        };
         let dir = self
             .open(CLIENTS, OFlags::DIRECTORY)
-            .map_err(|error| io_failure(&path, "cannot be opened", error.into()))?;
-        check_mine(&path, &stat(&path, &dir)?, FileType::Directory, self.me)?;
-        Ok((dir, path))
+            .map_err(|error| self.failure(CLIENTS, "cannot be opened", error))?;
+        if is_new {
+            rustix::fs::fchmod(&dir, mode)
+                .map_err(|error| self.failure(CLIENTS, "cannot be made", error))?;
+        }
+        self.access.check(&path, &stat(&path, &dir)?, Part::Directory)?;
+        Ok((dir, path, self.access.file_mode()))
     }
 
     /// What is written about the machine that the store is on, if anything is.
@@ -170,8 +191,12 @@ impl Place {
     /// of the machine.
     pub(crate) fn write_machine(&self, text: &str) -> Result<()> {
         let write = || -> io::Result<()> {
-            let file = self.open(MACHINE_NEXT, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
-            let mut file = File::from(file);
+            // Somebody may have been killed in the middle of it.
+            match rustix::fs::unlinkat(&self.fd, MACHINE_NEXT, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let mut file = File::from(self.make(MACHINE_NEXT)?.ok_or(Errno::EXIST)?);
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             rustix::fs::renameat(&self.fd, MACHINE_NEXT, &self.fd, MACHINE)?;
@@ -180,14 +205,40 @@ impl Place {
         write().map_err(|error| io_failure(&self.dir.join(MACHINE), "cannot be written", error))
     }
 
+    /// Makes a file if it is missing, with its mode whatever the umask of this process is.
+    fn make(&self, name: &str) -> rustix::io::Result<Option<OwnedFd>> {
+        match self.open(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL) {
+            Ok(file) => {
+                rustix::fs::fchmod(&file, self.access.file_mode())?;
+                Ok(Some(file))
+            }
+            Err(Errno::EXIST) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn open(&self, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)
+        rustix::fs::openat(&self.fd, name, flags, self.access.file_mode())
     }
 
     fn failure(&self, name: &str, what: &str, error: Errno) -> Error {
         io_failure(&self.dir.join(name), what, error.into())
     }
+}
+
+/// The path without a slash at its end, which would follow a symbolic link, if nobody else could
+/// lead it elsewhere.
+fn check_way(dir: &Path, access: &Access) -> Result<PathBuf> {
+    let dir: PathBuf = dir.components().collect();
+    if let Some(group) = &access.group {
+        way::check(&dir, access, group)?;
+    } else if let Ok(found) = std::fs::symlink_metadata(&dir)
+        && found.is_symlink()
+    {
+        access.check_link(&dir, found.uid())?;
+    }
+    Ok(dir)
 }
 
 /// Which file this is.
@@ -248,55 +299,6 @@ fn stat(path: &Path, fd: &OwnedFd) -> Result<Stat> {
         .map_err(|error| io_failure(path, "cannot be looked at", error.into()))
 }
 
-/// Refuses a link in place of the directory that somebody else could turn elsewhere: then two
-/// processes would use two stores. Systemd links the directories of its services, as root.
-fn check_link(path: &Path, owner: u32, me: u32) -> Result<()> {
-    if [me, 0].contains(&owner) {
-        return Ok(());
-    }
-    let flaw = format!("is a symbolic link of user {owner}, and this is user {me}");
-    let shown = shown(path);
-    Err(Error::new(ErrorKind::Permission, format!("{shown} {flaw}; use the directory itself")))
-}
-
-/// Refuses what others may have made or may change.
-fn check_mine(path: &Path, found: &Stat, expected: FileType, me: u32) -> Result<()> {
-    let Some(flaw) = flaw(found.st_mode, found.st_uid, expected, me) else {
-        return Ok(());
-    };
-    Err(Error::new(ErrorKind::Permission, format!("{} {flaw}", shown(path))))
-}
-
-/// What is wrong with a file, and what to do about it.
-fn flaw(mode: u32, owner: u32, expected: FileType, me: u32) -> Option<String> {
-    let kind = FileType::from_raw_mode(mode);
-    let access = mode & 0o7777;
-    // Others who can read a file could lock it and keep everybody waiting. A directory that they
-    // can only read shows them nothing but names.
-    let (what, open_to_others, remedy) = match expected {
-        FileType::Directory => ("a directory", 0o022, "chmod go-w"),
-        _ => ("a file", 0o077, "chmod go-rwx"),
-    };
-    if kind == FileType::Symlink {
-        Some(format!("is a symbolic link, which may lead to what others own; use {what} itself"))
-    } else if kind != expected {
-        Some(format!("is not {what}; move it away, or use another directory"))
-    } else if owner != me {
-        Some(format!(
-            "belongs to user {owner}, and this is user {me}; use a directory of this user's own, \
-             or run as user {owner}"
-        ))
-    } else if access & open_to_others != 0 {
-        let can = if access & 0o022 != 0 { "written" } else { "read" };
-        Some(format!(
-            "can be {can} by others (its mode is {access:04o}); use a new directory, or, if \
-             nobody has touched it, run {remedy}"
-        ))
-    } else {
-        None
-    }
-}
-
 /// The error for something that the operating system refused.
 pub(crate) fn io_failure(path: &Path, what: &str, error: io::Error) -> Error {
     let (kind, advice) = match error.kind() {
@@ -322,32 +324,17 @@ pub(crate) fn shown(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::account::Group;
     use std::os::unix::fs::PermissionsExt as _;
 
-    #[test]
-    fn what_others_made_or_may_change_is_refused() {
-        const DIR: u32 = 0o040_000;
-        const FILE: u32 = 0o100_000;
-        let table: &[(u32, u32, FileType, Option<&str>)] = &[
-            (DIR | 0o700, 7, FileType::Directory, None),
-            (DIR | 0o755, 7, FileType::Directory, None),
-            (DIR | 0o2750, 7, FileType::Directory, None),
-            (DIR | 0o700, 0, FileType::Directory, Some("belongs to user 0, and this is user 7")),
-            (DIR | 0o775, 7, FileType::Directory, Some("written by others (its mode is 0775)")),
-            (DIR | 0o1777, 7, FileType::Directory, Some("written by others (its mode is 1777)")),
-            (FILE | 0o700, 7, FileType::Directory, Some("is not a directory")),
-            (0o120_777, 7, FileType::Directory, Some("symbolic link")),
-            (FILE | 0o600, 7, FileType::RegularFile, None),
-            (FILE | 0o600, 8, FileType::RegularFile, Some("belongs to user 8")),
-            (FILE | 0o660, 7, FileType::RegularFile, Some("written by others")),
-            (FILE | 0o644, 7, FileType::RegularFile, Some("read by others (its mode is 0644)")),
-            (0o120_777, 7, FileType::RegularFile, Some("symbolic link")),
-            (0o010_600, 7, FileType::RegularFile, Some("is not a file")),
-        ];
-        for (mode, owner, expected, text) in table {
-            let found = flaw(*mode, *owner, *expected, 7);
-            assert_eq!(found.is_some(), text.is_some(), "{mode:o} {owner}: {found:?}");
-            assert!(found.unwrap_or_default().contains(text.unwrap_or_default()), "{mode:o}");
+    fn own(group: Option<Group>) -> Access {
+        Access { me: rustix::process::geteuid().as_raw(), group }
+    }
+
+    impl Place {
+        /// A place for tests, of who runs them.
+        pub(crate) fn prepare_own(dir: &Path) -> Self {
+            Self::prepare(dir, own(None)).unwrap()
         }
     }
 
@@ -356,31 +343,19 @@ mod tests {
     fn a_directory_of_another_user_is_left_as_it_was() {
         let dir = tempfile::tempdir().unwrap();
         let me = rustix::process::geteuid().as_raw();
-        let error = Place::prepare_for(dir.path(), me + 1).unwrap_err();
+        let other = Access { me: me + 1, group: None };
+        let error = Place::prepare(dir.path(), other).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Permission);
         let text = format!("belongs to user {me}, and this is user {}", me + 1);
         assert!(error.to_string().contains(&text), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        assert!(Place::prepare_for(dir.path(), me).is_ok());
-    }
-
-    #[test]
-    fn a_link_of_somebody_else_is_not_followed() {
-        let path = Path::new("/tmp/link");
-        assert!(check_link(path, 7, 7).is_ok());
-        assert!(check_link(path, 0, 7).is_ok());
-        assert!(check_link(path, 0, 0).is_ok());
-        for (owner, me) in [(8, 7), (7, 0)] {
-            let error = check_link(path, owner, me).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Permission);
-            assert!(error.to_string().contains("use the directory itself"), "{error}");
-        }
+        assert!(Place::prepare(dir.path(), own(None)).is_ok());
     }
 
     #[test]
     fn what_is_made_is_private_and_made_once() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::prepare(&dir.path().join("a/b/")).unwrap();
+        let place = Place::prepare_own(&dir.path().join("a/b/"));
         let (path, first) = place.database().unwrap();
         assert_eq!(place.database().unwrap(), (path.clone(), first));
         assert_eq!(identify(&path), Some(first));
@@ -399,6 +374,27 @@ mod tests {
         }
         names.sort();
         assert_eq!(names, ["clients", "lockfast.db", "machine", "write.lock"]);
+    }
+
+    #[test]
+    fn what_a_group_shares_is_still_while_nobody_makes_files() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o2770)).unwrap();
+        let group = Some(Group::of(rustix::process::getegid().as_raw()));
+        let prepare = || Place::prepare(dir.path(), own(group.clone()));
+        let find = || Place::find(dir.path(), own(group.clone())).unwrap();
+        let first = prepare().unwrap();
+        assert!(!find().is_still(), "files may be made now");
+        std::thread::scope(|scope| {
+            let second = scope.spawn(prepare);
+            // What is there already is no reason to wait for one who only looks.
+            first.write_lock().unwrap();
+            drop(first);
+            second.join().unwrap().unwrap();
+        });
+        let looking = find();
+        assert!(looking.is_still() && find().is_still());
+        looking.check_files().unwrap();
     }
 
     #[test]

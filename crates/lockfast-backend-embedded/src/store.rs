@@ -12,6 +12,7 @@ use lockfast_core::{
     ClientId, ConnectContext, ErrorKind, Label, LockName, LossReporter, Moment, Result,
 };
 
+use crate::access::Access;
 use crate::backend::Op;
 use crate::batch::{Batch, Chore, Done, Setting, Unsaved};
 use crate::bell::{Bell, Pace};
@@ -82,7 +83,8 @@ impl Store {
         bell: Arc<Bell>,
     ) -> Result<Self> {
         check_clock()?;
-        let place = Place::prepare(&config.dir)?;
+        // What a group shares is locked as long as this lives: until all files are made.
+        let place = Place::prepare(&config.dir, Access::of(config)?)?;
         let machine = Machine::read(&context.label.host)?;
         let write_lock = WriteLock::open(&place)?;
         let clients = Clients::new(place.clients()?);

@@ -374,7 +374,7 @@ async fn what_cannot_be_a_store_says_why() {
         ("newer", ErrorKind::CorruptRecord, "upgrade"),
         ("foreign", ErrorKind::CorruptRecord, "not a Lockfast database"),
         ("linked", ErrorKind::Permission, "is a symbolic link"),
-        ("x?snyc=full", ErrorKind::InvalidUrl, "it knows sync"),
+        ("x?snyc=full", ErrorKind::InvalidUrl, "it knows group, sync"),
         ("x?sync=off", ErrorKind::InvalidUrl, "normal or full"),
     ];
     for (store, kind, text) in table {

@@ -80,7 +80,7 @@ pub(crate) fn of_end(endpoint: &Endpoint) -> Failure {
 /// The connection could not be made or broke.
 pub(crate) fn of_io(endpoint: &Endpoint, error: &io::Error) -> Failure {
     let message = match error.kind() {
-        io::ErrorKind::ConnectionRefused => format!("nobody listens at {endpoint}"),
+        io::ErrorKind::ConnectionRefused => format!("connection refused: {endpoint}"),
         io::ErrorKind::NotFound => format!("there is no socket {endpoint}"),
         io::ErrorKind::PermissionDenied => {
             let message = format!("the operating system does not let us connect to {endpoint}");
@@ -252,7 +252,10 @@ fn of_state(code: &str, message: &str) -> Failure {
         "3D000" => Failure::new(Kind::InvalidConfig, message),
         "42501" => Failure::new(
             Kind::Permission,
-            format!("the role has not the rights that the README lists: {message}"),
+            format!(
+                "the role lacks required privileges: {message}; run the GRANT statements of the \
+                 store's page, such as GRANT USAGE ON SCHEMA lockfast TO the role"
+            ),
         ),
         "22003" | "23502" | "23514" => Failure::new(
             Kind::CorruptRecord,

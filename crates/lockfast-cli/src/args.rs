@@ -1,12 +1,19 @@
 //! What was typed, and nothing else: no defaults from elsewhere, no checks beyond the form.
 //! What it means is decided in [`plan`](crate::plan).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
+use crate::examples;
+
 /// Run jobs under a lock, and look after the locks
+///
+/// Durations have a unit: 500ms, 30s, 5m, 2h, 1m30s.
+///
+/// The store is --on, else $LOCKFAST_URL, else `url` in the config file, else the embedded store in the
+/// user's state directory. `lockfast env` prints which one that is, and why.
 #[derive(Debug, Parser)]
 #[command(
     name = "lockfast",
@@ -14,9 +21,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
     arg_required_else_help = true,
     subcommand_required = true,
     max_term_width = 100,
-    after_help = "Durations have a unit: 500ms, 30s, 5m, 2h, 1m30s.\n\
-                  The store is --on, else $LOCKFAST_URL, else `url` in the config file, else the \
-                  embedded store in the user's state directory."
+    after_help = examples::MAIN
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -28,22 +33,30 @@ pub(crate) struct Args {
 /// What goes with every command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Global {
-    /// The store, as in `embedded:PATH`, `redis://HOST` or `postgres://HOST/DATABASE`
-    #[arg(long, global = true, value_name = "URL", help_heading = "Store and output")]
+    /// The store: a URL such as `redis://HOST`, or the NAME of a [store.NAME] in the config file
+    #[arg(long, global = true, value_name = "URL|NAME", help_heading = "Store and output")]
     pub(crate) on: Option<OsString>,
     /// Read this file instead of ~/.config/lockfast/config.toml
     #[arg(long, global = true, value_name = "PATH", help_heading = "Store and output")]
     pub(crate) config: Option<PathBuf>,
-    /// Print data as JSON; the same as --format json
+    /// Print data and messages as JSON; the same as --format json
     #[arg(long, global = true, conflicts_with = "format", help_heading = "Store and output")]
     pub(crate) json: bool,
     /// How to print data
     #[arg(long, global = true, value_enum, help_heading = "Store and output")]
     pub(crate) format: Option<Format>,
-    /// Tell on standard error what happens; twice for more
+    /// Log to stderr; repeat for more detail
     #[arg(long, short, global = true, action = ArgAction::Count,
           help_heading = "Store and output")]
     pub(crate) verbose: u8,
+}
+
+impl Global {
+    /// Only where the store is.
+    pub(crate) fn with(on: Option<&OsStr>, config: Option<&OsStr>) -> Self {
+        let (on, config) = (on.map(OsStr::to_owned), config.map(PathBuf::from));
+        Self { on, config, json: false, format: None, verbose: 0 }
+    }
 }
 
 /// How data is printed.
@@ -71,31 +84,54 @@ pub(crate) enum Command {
     ForceRelease(ForceRelease),
     Migrate(Migrate),
     Doctor(Doctor),
+    Env(Env),
     Bench(Bench),
     Torture(Torture),
     Completions(Completions),
     Man(Man),
 }
 
+impl Command {
+    /// Whether nothing is to be told about waiting and a taken lock.
+    pub(crate) fn is_quiet(&self) -> bool {
+        match self {
+            Self::Run(args) => args.quiet.quiet,
+            Self::Once(args) => args.quiet.quiet,
+            Self::Elect(args) => args.quiet.quiet,
+            Self::Refresh(args) => args.quiet.quiet,
+            Self::Acquire(args) => args.quiet.quiet,
+            _ => false,
+        }
+    }
+}
+
+/// What is not printed.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Quiet {
+    /// Print nothing about waiting or a taken lock; errors are still printed
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
 /// How a lock is asked for.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Claim {
-    /// Wait at most so long for a taken lock [default: as long as it takes]
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    /// Maximum time to wait [default: as long as it takes]
+    #[arg(long, short, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) wait: Option<OsString>,
     /// Do not wait at all
-    #[arg(long = "try", conflicts_with = "wait")]
+    #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
     /// Hold it together with other --shared holders
     #[arg(long, conflicts_with = "permits")]
     pub(crate) shared: bool,
-    /// Hold one of N permits; everybody who uses the name says the same N
+    /// Hold one of N permits; all users of the name must pass the same N
     #[arg(long, value_name = "N")]
     pub(crate) permits: Option<u32>,
-    /// What people read about this holder
+    /// Free text shown to people who look at the lock
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<OsString>,
-    /// How much longer than the lease the store keeps others out when it is not released
+    /// How long others are kept out after a lease that expired without being released
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) lock_delay: Option<OsString>,
 }
@@ -111,11 +147,9 @@ pub(crate) struct Claim {
 /// was ended by signal N.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "lockfast run [OPTIONS] <NAME> -- <COMMAND>...",
-    after_help = "Examples:
-  lockfast run nightly-report -- ./report.sh
-  lockfast run nightly-report --try -E 0 -- ./report.sh
-  lockfast run build --permits 4 --wait 10m -- make"
+    override_usage = "lockfast run [OPTIONS] <NAME> [--] <COMMAND>...\n       \
+                      lockfast run [OPTIONS] <NAME> -c <SHELL COMMAND>",
+    after_help = examples::RUN
 )]
 pub(crate) struct Run {
     /// The lock
@@ -130,6 +164,8 @@ pub(crate) struct Run {
     /// Exit with N when the lock is not acquired [default: 75]
     #[arg(short = 'E', value_name = "N")]
     pub(crate) exit_busy: Option<u8>,
+    #[command(flatten)]
+    pub(crate) quiet: Quiet,
     #[command(flatten)]
     pub(crate) token: Token,
     #[command(flatten)]
@@ -167,7 +203,16 @@ pub(crate) struct Work {
     /// Set a variable in the command's environment
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<OsString>,
-    /// The command and its arguments; no shell is involved
+    /// Run this line with `sh -c` instead of a command
+    #[arg(
+        short = 'c',
+        value_name = "SHELL COMMAND",
+        allow_hyphen_values = true,
+        conflicts_with = "command"
+    )]
+    pub(crate) line: Option<OsString>,
+    /// The command and its arguments; no shell is involved. Options of Lockfast stand before it; with
+    /// -- before it, it may start with a -
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -183,10 +228,8 @@ pub(crate) struct Work {
 /// --at-most was over.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "lockfast once [OPTIONS] --at-most <DURATION> <NAME> -- <COMMAND>...",
-    after_help = "Examples:
-  lockfast once nightly-report --at-most 10m -- ./report.sh
-  lockfast once nightly-report --at-most 10m --at-least 1m -E 0 -- ./report.sh"
+    override_usage = "lockfast once [OPTIONS] --at-most <DURATION> <NAME> [--] <COMMAND>...",
+    after_help = examples::ONCE
 )]
 pub(crate) struct Once {
     /// The lock
@@ -197,12 +240,14 @@ pub(crate) struct Once {
     /// How long after its start nobody else runs it [default: until it ends]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) at_least: Option<OsString>,
-    /// What people read about this holder
+    /// Free text shown to people who look at the lock
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<OsString>,
     /// Exit with N when it is skipped [default: 75]
     #[arg(short = 'E', value_name = "N")]
     pub(crate) exit_busy: Option<u8>,
+    #[command(flatten)]
+    pub(crate) quiet: Quiet,
     #[command(flatten)]
     pub(crate) token: Token,
     #[command(flatten)]
@@ -220,21 +265,22 @@ pub(crate) struct Once {
 /// failed; 126 the command cannot be executed; 127 it was not found; 128+N ended by signal N.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "lockfast elect [OPTIONS] <NAME> -- <COMMAND>...",
-    after_help = "Examples:
-  lockfast elect scheduler --ttl 10s -- ./scheduler.sh"
+    override_usage = "lockfast elect [OPTIONS] <NAME> [--] <COMMAND>...",
+    after_help = examples::ELECT
 )]
 pub(crate) struct Elect {
     /// The lock; who has it leads
     pub(crate) name: OsString,
     #[command(flatten)]
     pub(crate) times: Times,
-    /// What people read about this candidate
+    /// Free text shown to people who look at the lock
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<OsString>,
-    /// How much longer than the lease the store keeps others out when it is not released
+    /// How long others are kept out after a lease that expired without being released
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) lock_delay: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) quiet: Quiet,
     #[command(flatten)]
     pub(crate) work: Work,
 }
@@ -255,10 +301,8 @@ pub(crate) struct Elect {
 /// lost; 125 Lockfast failed, or the output is too long for a value.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "lockfast refresh [OPTIONS] --for <DURATION> <NAME> -- <COMMAND>...",
-    after_help = "Examples:
-  lockfast refresh exchange-rates --for 5m -- ./rates.sh
-  lockfast refresh exchange-rates --for 5m --stale-for 1m -- ./rates.sh"
+    override_usage = "lockfast refresh [OPTIONS] --for <DURATION> <NAME> [--] <COMMAND>...",
+    after_help = examples::REFRESH
 )]
 pub(crate) struct Refresh {
     /// The value; its lock is refresh:NAME
@@ -269,9 +313,11 @@ pub(crate) struct Refresh {
     /// How long after that it is good enough while somebody computes the next
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) stale_for: Option<OsString>,
-    /// What people read about this holder
+    /// Free text shown to people who look at the lock
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) quiet: Quiet,
     #[command(flatten)]
     pub(crate) work: Work,
 }
@@ -285,11 +331,7 @@ pub(crate) struct Refresh {
 /// the database is busy or cannot be reached; 77 not permitted; 78 the gate is not there or holds
 /// something else. With a command: its own, 75 for a stale fence, and otherwise the codes of `run`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  lockfast run report -- lockfast fence check --file report.fence -- ./write-report.sh
-  lockfast fence open --file report.fence --lock report --fence 42
-  lockfast fence open --sql sqlite:app.db --lock account/7 --fence 42
-  lockfast fence open --sql - --lock account/7 --fence 42 < database-url")]
+#[command(after_help = examples::FENCE)]
 pub(crate) struct Fence {
     #[command(subcommand)]
     pub(crate) step: FenceStep,
@@ -303,6 +345,7 @@ pub(crate) enum FenceStep {
     /// ended, so that nobody else passes meanwhile. Without one, what is written after the check can
     /// be too late: a pause between the two is the very case that fences are for. A command that
     /// passes the same gate again waits for itself.
+    #[command(after_help = examples::FENCE_CHECK)]
     Check {
         #[command(flatten)]
         gate: Gate,
@@ -313,6 +356,7 @@ pub(crate) enum FenceStep {
     /// Raise the fence before anything is read
     ///
     /// It is the first step of a new holder: from now on a late write of one before it is refused.
+    #[command(after_help = examples::FENCE_OPEN)]
     Open {
         #[command(flatten)]
         gate: Gate,
@@ -364,12 +408,9 @@ pub(crate) enum OnLost {
 ///
 /// Prints the holder id, the fence and the deadline for a shell to evaluate, or a line that fails
 /// when it is evaluated. The holder id is a secret: whoever has it can renew and release the lock.
+/// Others see the process that called `acquire` as the holder, because `acquire` itself ends.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  out=$(lockfast acquire backup --ttl 10m --try) || exit
-  eval \"$out\"
-  do-something --fencing-token \"$fence\"
-  echo \"$holder\" | lockfast release backup --holder -")]
+#[command(after_help = examples::ACQUIRE)]
 pub(crate) struct Acquire {
     /// The lock
     pub(crate) name: OsString,
@@ -378,10 +419,13 @@ pub(crate) struct Acquire {
     pub(crate) ttl: OsString,
     #[command(flatten)]
     pub(crate) claim: Claim,
+    #[command(flatten)]
+    pub(crate) quiet: Quiet,
 }
 
-/// Prolong a lock that `acquire` took
+/// Extend a lock that `acquire` took
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::RENEW)]
 pub(crate) struct Renew {
     /// The lock
     pub(crate) name: OsString,
@@ -393,8 +437,9 @@ pub(crate) struct Renew {
     pub(crate) ttl: OsString,
 }
 
-/// Give back a lock that `acquire` took
+/// Release a lock that `acquire` took
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::RELEASE)]
 pub(crate) struct Release {
     /// The lock
     pub(crate) name: OsString,
@@ -405,6 +450,7 @@ pub(crate) struct Release {
 
 /// Show who holds a lock
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::SHOW)]
 pub(crate) struct Show {
     /// The lock
     pub(crate) name: OsString,
@@ -412,17 +458,19 @@ pub(crate) struct Show {
 
 /// List the locks that are held or waited for
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::LIST)]
 pub(crate) struct List {
-    /// Only names that start with this, to the letter
+    /// Only names that start with this text
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prefix: Option<OsString>,
-    /// At most so many
+    /// Print at most N locks
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
 }
 
 /// Print what happens to locks, as it happens
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::WATCH)]
 pub(crate) struct Watch {
     /// Only this lock
     pub(crate) name: Option<OsString>,
@@ -433,10 +481,11 @@ pub(crate) struct Watch {
 /// The holder is told that its lease was lost. Whatever it does at that moment may overlap with
 /// the next holder, unless fences are checked.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::FORCE_RELEASE)]
 pub(crate) struct ForceRelease {
     /// The lock
     pub(crate) name: OsString,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub(crate) yes: bool,
     /// Why; the holder is told
@@ -449,6 +498,7 @@ pub(crate) struct ForceRelease {
 
 /// Measure how fast this store is for locks
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::BENCH)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     pub(crate) what: BenchKind,
@@ -457,6 +507,7 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchKind {
     /// Acquire and release, without anybody in the way
+    #[command(after_help = examples::BENCH_CYCLE)]
     Cycle {
         /// How many at once, each with a lock of its own
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -466,6 +517,7 @@ pub(crate) enum BenchKind {
         seconds: u64,
     },
     /// Pass one lock around, each waiter with a connection of its own
+    #[command(after_help = examples::BENCH_HANDOVER)]
     Handover {
         /// How many pass it around
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1_000))]
@@ -475,6 +527,7 @@ pub(crate) enum BenchKind {
         seconds: u64,
     },
     /// Keep leases of 30 s, and see what that costs
+    #[command(after_help = examples::BENCH_RENEW)]
     Renew {
         /// How many
         #[arg(long, default_value_t = 10_000,
@@ -500,8 +553,7 @@ pub(crate) enum BenchKind {
 /// Exit status: 0 nothing was found; 1 something was found that this store does not promise to
 /// prevent; 2 a promise was broken.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  lockfast torture --on embedded: --seed 7 --plan")]
+#[command(after_help = examples::TORTURE)]
 pub(crate) struct Torture {
     /// Start servers of its own, of this kind
     #[arg(long = "with", value_name = "KIND")]
@@ -542,6 +594,7 @@ pub(crate) struct Torture {
 /// A database's tables are made on first use where the user may do that. Where it may not, run this
 /// once as a user who may, and again after an upgrade of Lockfast. Running it again changes nothing.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::MIGRATE)]
 pub(crate) struct Migrate {}
 
 /// Look at a store and this machine, and say what locks there are good for
@@ -554,14 +607,26 @@ pub(crate) struct Migrate {}
 /// Exit status: 0 all ok, or some could not be checked; 1 the worst is a warning; 2 something is
 /// unsafe; 69 the store cannot be reached.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::DOCTOR)]
 pub(crate) struct Doctor {
     /// Print only what is not ok, and the guarantee
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
-/// Print a completion script for a shell
+/// Print which store is used, and why
+///
+/// The store of the option, the variable, the config file or the default, in this order. Nothing is
+/// connected to, and no password is printed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::ENV)]
+pub(crate) struct Env {}
+
+/// Print a completion script for a shell
+///
+/// bash, zsh and fish also complete the names of locks: they ask the store, for a second at most.
+#[derive(Debug, clap::Args)]
+#[command(after_help = examples::COMPLETIONS)]
 pub(crate) struct Completions {
     /// The shell
     #[arg(value_enum)]
@@ -570,6 +635,7 @@ pub(crate) struct Completions {
 
 /// Print the manual page
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples::MAN)]
 pub(crate) struct Man {
     /// Write the pages of all commands into this directory instead
     #[arg(long, value_name = "DIR")]

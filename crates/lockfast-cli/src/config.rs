@@ -1,5 +1,13 @@
 //! The config file: `$XDG_CONFIG_HOME/lockfast/config.toml`, else `~/.config/lockfast/config.toml`.
+//!
+//! ```toml
+//! url = "prod"             # the store, by its URL or by the name of one below
+//!
+//! [store.prod]
+//! url = "postgres://locks@db.internal/locks"
+//! ```
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -10,14 +18,21 @@ use crate::exit::Failure;
 /// More than any config file needs; a wrong path must not fill the memory.
 const BYTES_MAX: u64 = 64 * 1024;
 
-/// Every key that there is.
-const KEYS: [&str; 1] = ["url"];
+/// Every key that there is, and those of a store.
+const KEYS: [&str; 2] = ["url", "store"];
+const STORE_KEYS: [&str; 1] = ["url"];
 
 /// What the config file says.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
-    /// The store's URL.
+    /// Where it is or would be, unless nobody can know.
+    pub(crate) path: Option<PathBuf>,
+    /// Whether it is there.
+    pub(crate) is_there: bool,
+    /// The store: a URL, or the name of one of [`Config::stores`].
     pub(crate) url: Option<String>,
+    /// The URLs of the stores that have names.
+    pub(crate) stores: BTreeMap<String, String>,
 }
 
 /// Reads the named file, or the one at the usual place if there is one.
@@ -25,18 +40,19 @@ pub(crate) struct Config {
 /// # Errors
 /// A file that was named must be there; whatever is there must be readable and right.
 pub(crate) fn load(named: Option<&Path>) -> Result<Config, Failure> {
-    let path = match named {
-        Some(path) => path.to_owned(),
-        None => match usual_path().filter(|path| path.exists()) {
-            Some(path) => path,
-            None => return Ok(Config::default()),
-        },
+    let Some(path) = named.map(Path::to_owned).or_else(usual_path) else {
+        return Ok(Config::default());
     };
+    if named.is_none() && !path.exists() {
+        return Ok(Config { path: Some(path), ..Config::default() });
+    }
     let shown = quote(&path.to_string_lossy());
     let text = read(&path).map_err(|flaw| {
         Failure::config(format!("the config file {shown} cannot be read: {flaw}"))
     })?;
-    parse(&text).map_err(|flaw| Failure::config(format!("the config file {shown}: {flaw}")))
+    let config =
+        parse(&text).map_err(|flaw| Failure::config(format!("the config file {shown}: {flaw}")))?;
+    Ok(Config { path: Some(path), is_there: true, ..config })
 }
 
 fn usual_path() -> Option<PathBuf> {
@@ -70,17 +86,78 @@ fn parse(text: &str) -> Result<Config, String> {
         let column = head.chars().rev().take_while(|c| *c != '\n').count() + 1;
         format!("line {line}, column {column}: {}", error.message())
     })?;
-    if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
+    check_keys(&table, &KEYS, "")?;
+    let url = string(&table, "url", "")?;
+    let mut stores = BTreeMap::new();
+    match table.get("store") {
+        None => {}
+        Some(toml::Value::Table(named)) => {
+            for (name, value) in named {
+                stores.insert(name.clone(), store(name, value)?);
+            }
+        }
+        Some(_) => return Err("`store` is not a table; write [store.NAME]".to_owned()),
+    }
+    Ok(Config { url, stores, ..Config::default() })
+}
+
+/// The URL of a store that has a name.
+fn store(name: &str, value: &toml::Value) -> Result<String, String> {
+    if !is_name(name) {
         return Err(format!(
-            "there is no key {}; did you mean {}?",
-            quote(unknown),
-            KEYS.map(|key| format!("`{key}`")).join(" or ")
+            "{} cannot be the name of a store; use letters, digits, - and _",
+            quote(name)
         ));
     }
-    match table.get("url") {
-        None => Ok(Config::default()),
-        Some(toml::Value::String(url)) => Ok(Config { url: Some(url.clone()) }),
-        Some(_) => Err("`url` is not a string; write url = \"embedded:\"".to_owned()),
+    let place = format!(" in [store.{name}]");
+    let toml::Value::Table(table) = value else {
+        return Err(format!("{} is not a table; write [store.{name}]", quote(name)));
+    };
+    check_keys(table, &STORE_KEYS, &place)?;
+    string(table, "url", &place)?.ok_or_else(|| format!("there is no `url`{place}"))
+}
+
+/// Whether this can be the name of a store, which no URL can: that has a colon.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !text.is_empty() && text.bytes().all(is_fit)
+}
+
+fn check_keys(table: &toml::Table, known: &[&str], place: &str) -> Result<(), String> {
+    let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) else {
+        return Ok(());
+    };
+    let told = match known.iter().find(|key| is_slip(unknown, key)) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => {
+            let known: Vec<String> = known.iter().map(|key| format!("`{key}`")).collect();
+            format!("there is {}", known.join(" and "))
+        }
+    };
+    Err(format!("there is no key {}{place}; {told}", quote(unknown)))
+}
+
+/// Whether somebody who typed `typed` can have meant `meant`: a letter too many, too few or wrong, or
+/// two in the wrong order.
+fn is_slip(typed: &str, meant: &str) -> bool {
+    let (typed, meant) = (typed.as_bytes(), meant.as_bytes());
+    let same = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let start = same(typed, meant);
+    let (typed, meant) = (&typed[start..], &meant[start..]);
+    match (typed, meant) {
+        ([a, b, tail @ ..], [c, d, end @ ..]) if (a, b) == (d, c) && tail == end => true,
+        ([_, tail @ ..], [_, end @ ..]) if tail == end => true,
+        ([_, tail @ ..], whole) if tail == whole => true,
+        (whole, [_, end @ ..]) => whole == end,
+        _ => false,
+    }
+}
+
+fn string(table: &toml::Table, key: &str, place: &str) -> Result<Option<String>, String> {
+    match table.get(key) {
+        None => Ok(None),
+        Some(toml::Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(format!("`{key}`{place} is not a string; write {key} = \"embedded:\"")),
     }
 }
 
@@ -92,15 +169,37 @@ mod tests {
     fn a_good_file_and_bad_ones() {
         assert_eq!(parse("url = \"embedded:\"\n").unwrap().url.as_deref(), Some("embedded:"));
         assert_eq!(parse("").unwrap().url, None);
+        let named = parse("url = 'b'\n[store.a]\nurl = 'x:'\n[store.b]\nurl = 'y:'\n").unwrap();
+        let stores: Vec<_> = named.stores.iter().map(|(name, url)| (&**name, &**url)).collect();
+        assert_eq!(stores, [("a", "x:"), ("b", "y:")]);
         let table = [
             ("ulr = 'x'", "did you mean `url`?"),
+            ("ttl = '5s'", "there is no key \"ttl\"; there is `url` and `store`"),
+            ("stores = 'x'", "did you mean `store`?"),
             ("url = 3", "not a string"),
             ("\n url = secret", "line 2"),
+            ("store = 'secret'", "write [store.NAME]"),
+            ("[store]\na = 'secret'", "write [store.a]"),
+            ("[store.a]\nul = 'secret'", "in [store.a]; did you mean `url`?"),
+            ("[store.a]\nttl = 'secret'", "in [store.a]; there is `url`"),
+            ("[store.a]\nurl = 3", "`url` in [store.a] is not a string"),
+            ("[store.a]", "there is no `url` in [store.a]"),
+            ("[store.'a b']\nurl = 'secret'", "letters, digits, - and _"),
         ];
         for (text, expected) in table {
             let flaw = parse(text).unwrap_err();
             assert!(flaw.contains(expected), "{text}: {flaw}");
             assert!(!flaw.contains("secret"), "{flaw}");
+        }
+    }
+
+    #[test]
+    fn slips_of_the_keyboard() {
+        for slip in ["ulr", "ur", "urll", "uri", "turl", "rul"] {
+            assert!(is_slip(slip, "url"), "{slip}");
+        }
+        for other in ["ttl", "lru", "u", "wait", ""] {
+            assert!(!is_slip(other, "url"), "{other}");
         }
     }
 }

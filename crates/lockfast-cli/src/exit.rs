@@ -6,6 +6,7 @@
 use std::io;
 
 use lockfast::{Error, ErrorKind};
+use serde_json::{Value, json};
 
 /// `doctor`: something that people expect of locks does not hold.
 pub(crate) const WARNED: u8 = 1;
@@ -51,18 +52,30 @@ pub(crate) fn of_signal(signal: i32) -> u8 {
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
+    /// What it is, for programs: one word, stable.
+    word: &'static str,
     message: Option<String>,
+    /// The lock that was refused, for programs.
+    lock: Option<Value>,
+    /// Whether the lock is taken, which a correct command meets every day.
+    is_refusal: bool,
 }
 
 impl Failure {
     /// A failure with a code of its own.
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: Some(message.into()) }
+        Self { message: Some(message.into()), ..Self::quiet(code) }
     }
 
     /// A failure that has nothing to say.
     pub(crate) fn quiet(code: u8) -> Self {
-        Self { code, message: None }
+        Self { code, word: word_of(code), message: None, lock: None, is_refusal: false }
+    }
+
+    /// The lock is taken, as seen here if it was seen.
+    pub(crate) fn taken(message: impl Into<String>, lock: Option<Value>) -> Self {
+        let failure = Self::new(NOT_ACQUIRED, message);
+        Self { word: "taken", lock, is_refusal: true, ..failure }
     }
 
     /// What was typed cannot be right.
@@ -98,6 +111,25 @@ impl Failure {
         self.message.as_deref()
     }
 
+    /// Whether the lock is taken.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.is_refusal
+    }
+
+    /// The same for programs.
+    pub(crate) fn value(&self) -> Value {
+        let mut value = json!({
+            "level": "error",
+            "error": self.word,
+            "message": self.message,
+            "exit_code": self.code,
+        });
+        if let Some(lock) = &self.lock {
+            value["lock"] = lock.clone();
+        }
+        value
+    }
+
     /// The same failure as `run` tells it, whose codes must not be taken for its command's.
     pub(crate) fn of_run(mut self) -> Self {
         if matches!(self.code, UNAVAILABLE | INTERNAL | OUTPUT | NOT_PERMITTED | CONFIG) {
@@ -122,7 +154,30 @@ impl From<Error> for Failure {
             ErrorKind::InvalidConfig if error.backend().is_some() => CONFIG,
             kind => code_of(kind),
         };
-        Self::new(code, format!("{error:#}"))
+        let failure = Self::new(code, format!("{error:#}"));
+        let word = match error.kind() {
+            ErrorKind::Taken => "taken",
+            ErrorKind::StaleFence => "stale_fence",
+            ErrorKind::Computation => "computation_failed",
+            _ => failure.word,
+        };
+        Self { word, ..failure }
+    }
+}
+
+/// What a code means, for programs.
+fn word_of(code: u8) -> &'static str {
+    match code {
+        USAGE => "usage",
+        UNAVAILABLE => "unreachable",
+        OUTPUT => "output",
+        NOT_ACQUIRED => "not_held",
+        NOT_PERMITTED => "not_permitted",
+        CONFIG => "configuration",
+        LOST => "lost",
+        NOT_EXECUTABLE => "not_executable",
+        NOT_FOUND => "not_found",
+        _ => "internal",
     }
 }
 
@@ -170,6 +225,9 @@ mod tests {
             assert_eq!(Failure::quiet(code).of_run().code(), of_run);
         }
         assert_eq!(Failure::quiet(NOT_ACQUIRED).of_run().with_busy_code(9).code(), 9);
+        let refusal = Failure::taken("x", None).of_run().with_busy_code(0);
+        assert!(refusal.code() == 0 && refusal.is_refusal());
+        assert_eq!(Failure::config("x").of_run().value()["error"], "configuration");
         assert_eq!(of_signal(15), 143);
     }
 

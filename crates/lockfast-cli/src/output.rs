@@ -1,6 +1,6 @@
 //! What is printed: data on standard output, everything else on standard error.
 //!
-//! Nothing that came from outside reaches a terminal unescaped, colours appear only on a terminal
+//! With `--json` each line of ours on standard error is a JSON object as well. Nothing that came from outside reaches a terminal unescaped, colours appear only on a terminal
 //! that wants them, and a locale without UTF-8 gets ASCII.
 
 use std::borrow::Cow;
@@ -9,12 +9,19 @@ use std::time::SystemTime;
 
 use lockfast_core::error;
 
+use serde_json::{Value, json};
+
 use crate::exit::Failure;
+
+/// The width of a terminal that does not say it, and the least that a table is pressed into.
+const COLUMNS_USUAL: u16 = 80;
+const COLUMNS_MIN: u16 = 40;
 
 /// Where and how to print.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     json: bool,
+    quiet: bool,
     terminal: bool,
     colour: bool,
     unicode: bool,
@@ -22,19 +29,30 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// As the environment says.
-    pub(crate) fn new(json: bool) -> Self {
+    /// As the environment says; a quiet one tells nothing about waiting and a taken lock.
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         let wanted = !dumb && !set("NO_COLOR");
         let terminal = io::stderr().is_terminal() && !dumb;
         Self {
             json,
+            quiet,
             terminal,
             colour: terminal && wanted,
             unicode: locale_is_utf8(),
             out_colour: wanted && io::stdout().is_terminal(),
         }
+    }
+
+    /// The width of the terminal that shows standard output, if one does.
+    pub(crate) fn columns(&self) -> Option<u16> {
+        let out = io::stdout();
+        if !out.is_terminal() {
+            return None;
+        }
+        let told = rustix::termios::tcgetwinsize(out).ok().map(|size| size.ws_col);
+        Some(told.filter(|columns| *columns > 0).unwrap_or(COLUMNS_USUAL).max(COLUMNS_MIN))
     }
 
     /// Whether data is printed as JSON.
@@ -47,6 +65,11 @@ impl Output {
         self.terminal
     }
 
+    /// Whether notes are told at all.
+    pub(crate) fn tells(&self) -> bool {
+        !self.quiet
+    }
+
     /// Whether standard error shows colours.
     pub(crate) fn colour(&self) -> bool {
         self.colour
@@ -54,17 +77,29 @@ impl Output {
 
     /// Tells something that needs no action.
     pub(crate) fn note(&self, message: &str) {
-        self.tell("", "lockfast", message);
+        match (self.quiet, self.json) {
+            (true, _) => {}
+            (false, true) => report(&json!({ "level": "note", "message": message })),
+            (false, false) => self.tell("", "lockfast", message),
+        }
     }
 
     /// Tells something that somebody should look at.
     pub(crate) fn warn(&self, message: &str) {
-        self.tell("33", "lockfast: warning", message);
+        match self.json {
+            true => report(&json!({ "level": "warning", "message": message })),
+            false => self.tell("33", "lockfast: warning", message),
+        }
     }
 
-    /// Tells why it did not work.
-    pub(crate) fn fail(&self, message: &str) {
-        self.tell("31", "lockfast", message);
+    /// Tells why it did not work, if there is something to tell.
+    pub(crate) fn fail(&self, failure: &Failure) {
+        match failure.message() {
+            None => {}
+            Some(_) if self.quiet && failure.is_refusal() => {}
+            Some(_) if self.json => report(&failure.value()),
+            Some(message) => self.tell("31", "lockfast", message),
+        }
     }
 
     fn tell(&self, colour: &str, prefix: &str, message: &str) {
@@ -117,9 +152,15 @@ impl Output {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(crate) fn value(&self, value: &serde_json::Value) -> Result<(), Failure> {
+    pub(crate) fn value(&self, value: &Value) -> Result<(), Failure> {
         write_out(&format!("{value}\n"))
     }
+}
+
+/// Prints a JSON value on a line of standard error.
+fn report(value: &Value) {
+    // There is nobody left to tell when standard error is closed.
+    let _ = io::stderr().write_all(format!("{value}\n").as_bytes());
 }
 
 /// Writes text to standard output and makes sure that it arrived.

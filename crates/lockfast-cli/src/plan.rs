@@ -3,17 +3,20 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
+use std::path::Path;
 use std::time::Duration;
 
 use lockfast::{HolderId, Label, LockName, Locker, LockerBuilder, Mode, Options};
 use lockfast_core::Address;
+use lockfast_core::address::percent_decode;
 use lockfast_core::capability::{Expiry, Reach};
 use lockfast_core::error::quote;
 
 use crate::args::{Claim, Global};
+use crate::choice::Choice;
+use crate::duration;
 use crate::exit::Failure;
 use crate::output::Output;
-use crate::{config, duration};
 
 /// The variable that names the store.
 pub(crate) const URL_VARIABLE: &str = "LOCKFAST_URL";
@@ -37,31 +40,15 @@ impl Store {
     /// # Errors
     /// When the URL that counts cannot be read.
     pub(crate) fn choose(global: &Global, output: &Output) -> Result<Self, Failure> {
-        let config = config::load(global.config.as_deref())?;
-        let typed = global.on.as_ref().map(|url| utf8(url, "the store URL")).transpose()?;
-        let exported =
-            std::env::var_os(URL_VARIABLE).map(|url| utf8(&url, "$LOCKFAST_URL")).transpose()?;
-        let from_arguments = typed.is_some();
-        if withheld(global).is_some() {
-            return Err(Failure::config(
-                "the store of the run around this command is not known here, because its URL \
-                 holds a password and is not handed down; give --on or --config",
-            ));
-        }
-        if !from_arguments && exported.as_deref() == Some("") {
-            return Err(Failure::config(
-                "$LOCKFAST_URL is set but empty; unset it, or for example use embedded:",
-            ));
-        }
-        let url = typed.or(exported).or(config.url).unwrap_or_else(|| "embedded:".to_owned());
-        let address = Address::parse(&url)?;
-        if from_arguments && holds_credentials(&url) {
+        let choice = Choice::make(global)?;
+        let address = Address::parse(&choice.url)?;
+        if choice.is_in_arguments() && holds_credentials(&choice.url) {
             output.warn(
                 "the password in the store URL is visible to everybody who can list processes; \
                  put the URL into $LOCKFAST_URL or the config file",
             );
         }
-        Ok(Self { url, address })
+        Ok(Self { url: choice.url, address })
     }
 
     /// The store at a URL that was checked before.
@@ -111,6 +98,33 @@ impl Store {
             ));
         }
         Ok(locker)
+    }
+
+    /// Connects in order to look, without making an embedded store that is not there: in one that is
+    /// empty nothing is held, as in a new one of this process.
+    ///
+    /// # Errors
+    /// As [`Store::connect`].
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is held yet.
+    pub(crate) async fn connect_to_look(&self, output: &Output) -> Result<Locker, Failure> {
+        if !self.is_missing() {
+            return self.connect(Locker::builder()).await;
+        }
+        output.warn(&format!(
+            "there is no store at {}; if the path is right, the first lock that is taken makes it",
+            self.address
+        ));
+        Ok(Locker::connect("memory:").await?)
+    }
+
+    /// Whether this is an embedded store at a path where nothing is.
+    pub(crate) fn is_missing(&self) -> bool {
+        let path = percent_decode(self.address.body()).unwrap_or_default();
+        // A path that is refused anyway is left to be refused.
+        let is_odd = path.is_empty() || path.starts_with('~') || path.starts_with("//");
+        self.address.scheme() == "embedded" && !is_odd && !Path::new(&path).exists()
     }
 
     /// The same number for the same store, whatever way its URL is written; it tells nothing
@@ -174,12 +188,6 @@ fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
-}
-
-fn utf8(text: &OsStr, what: &str) -> Result<String, Failure> {
-    text.to_str()
-        .map(str::to_owned)
-        .ok_or_else(|| Failure::config(format!("{what} is not valid UTF-8")))
 }
 
 /// The lock's name.

@@ -21,8 +21,8 @@ use crate::Seed;
 use crate::arena::connect_locker;
 use crate::harness::Harness;
 use crate::history::Interval;
+use lockfast_core::flaky::{Fault, FaultSwitch, Operation};
 use lockfast_faults::child::Child;
-use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
 use lockfast_faults::ledger::Ledger;
 
 /// Tells the binary that it is a child, and which part it has.

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::Seed;
 use crate::harness::Harness;
-use lockfast_faults::flaky::{FaultSwitch, Flaky};
+use lockfast_core::flaky::{FaultSwitch, Flaky};
 
 /// Long enough for anything that has to happen, short enough that its absence is noticed before
 /// the case's time limit.

@@ -23,31 +23,37 @@
 //! | what a store and a machine were found to be like | [`diagnosis`] |
 //! | who is granted, and whom the others watch | [`queue`] |
 //! | names of spans, events and metrics | [`observe`] |
-//! | the queue that lets a store batch | [`batch`] |
-//! | those who wait at a store that pushes | [`lobby`] |
 //! | events for whoever watches | [`watch`] |
 //! | values that are written by comparing versions | [`value`] |
-//! | chance that spreads what many do | [`mod@jitter`] |
-//! | work on the runtime of the connections | [`task`] |
+//! | a store behind a bad link, for tests | [`flaky`] |
+//!
+//! What the stores of this project share besides is not shown in these pages and may change: `batch` (the
+//! queue that lets a store batch), `lobby` (those who wait at a store that pushes), `jitter` (chance that
+//! spreads what many do), `task` (work on the runtime of the connections) and `time::Alarm`.
 
 pub mod address;
 pub mod backend;
+#[doc(hidden)]
 pub mod batch;
 pub mod capability;
 pub mod diagnosis;
 pub mod error;
 pub mod failure;
 pub mod fence;
+pub mod flaky;
 pub mod gate;
 pub mod grant;
 pub mod holder;
+#[doc(hidden)]
 pub mod jitter;
+#[doc(hidden)]
 pub mod lobby;
 pub mod migration;
 pub mod name;
 pub mod observe;
 pub mod queue;
 pub mod request;
+#[doc(hidden)]
 pub mod task;
 pub mod time;
 pub mod value;
@@ -68,6 +74,7 @@ pub use grant::{
     RevokeOutcome, SessionId,
 };
 pub use holder::{ClientId, HolderId, Label};
+#[doc(hidden)]
 pub use jitter::jitter;
 pub use migration::Migration;
 pub use name::LockName;
@@ -75,7 +82,9 @@ pub use request::{
     AcquireRequest, DowngradeRequest, Mode, Query, ReleaseRequest, RenewRequest, RevokeRequest,
     Wait,
 };
-pub use time::{Alarm, Moment};
+#[doc(hidden)]
+pub use time::Alarm;
+pub use time::Moment;
 pub use value::{Change, Expected, Version, VersionedValue, WriteOutcome, WriteRequest};
 pub use view::{HolderView, LockView};
 pub use vote::{NodeVote, Vote};

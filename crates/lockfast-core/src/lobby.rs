@@ -114,6 +114,8 @@ struct Room<C: Claim> {
     next_number: u64,
     /// When whoever tends the lobby looks next.
     looks_at_ns: u64,
+    /// When everybody was told to look.
+    roused: Option<Moment>,
 }
 
 impl Place {
@@ -147,6 +149,7 @@ impl<C: Claim> Default for Lobby<C> {
             lines: HashMap::new(),
             next_number: 0,
             looks_at_ns: 0,
+            roused: None,
         };
         Self { room: Mutex::new(room), changed: Notify::new() }
     }
@@ -189,7 +192,7 @@ impl<C: Claim> Lobby<C> {
             until,
             is_leaving: false,
             due_ns: 0,
-            told_to_look_at: early.as_ref().and_then(|early| early.look_at),
+            told_to_look_at: room.owed(sent).or(early.as_ref().and_then(|early| early.look_at)),
             failing_since: None,
         };
         room.waiters.insert(holder, waiter);
@@ -202,9 +205,11 @@ impl<C: Claim> Lobby<C> {
     /// A look has shown that the claim still waits.
     pub fn stay(&self, holder: HolderId, place: Place, sent: Moment) {
         let mut room = self.lock();
+        let owed = room.owed(sent);
         let Some(waiter) = room.waiters.get_mut(&holder) else { return };
         waiter.clock = place.clock(sent);
         waiter.failing_since = None;
+        waiter.told_to_look_at = owed.or(waiter.told_to_look_at);
         let due = room.plan(holder, place.blocked, Moment::now());
         self.schedule(&mut room, holder, due);
     }
@@ -285,10 +290,13 @@ impl<C: Claim> Lobby<C> {
         self.lock().waiters.is_empty()
     }
 
-    /// Everybody looks now: pushes may have been lost.
+    /// Everybody looks now: pushes may have been lost. So does, as soon as it waits, whoever was asked
+    /// for before this.
     pub fn rouse(&self) {
-        let now_ns = Moment::now().host_ns();
+        let now = Moment::now();
+        let now_ns = now.host_ns();
         let mut room = self.lock();
+        room.roused = Some(now);
         let Room { waiters, due, looks_at_ns, .. } = &mut *room;
         due.clear();
         for (holder, waiter) in waiters.iter_mut() {
@@ -395,6 +403,12 @@ impl<C: Claim> Room<C> {
             Some(until) if !waiter.is_leaving => due.earlier_of(until),
             _ => due,
         }
+    }
+
+    /// When a claim should have looked whose answer tells of the time before everybody was told to: a
+    /// push may have come after what was sent then, and be lost.
+    fn owed(&self, sent: Moment) -> Option<Moment> {
+        self.roused.filter(|roused| sent.has_passed(*roused))
     }
 
     /// Keeps what came for a claim that is not there.

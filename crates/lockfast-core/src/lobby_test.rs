@@ -206,6 +206,23 @@ fn nobody_looks_after_a_release() {
     assert!(look.is_moot(&lobby), "it looks for itself");
 }
 
+/// B238, P10: what was on its way when pushes were lost is answered with what was before.
+#[test]
+fn who_was_on_the_way_looks_too() {
+    let lobby = Lobby::default();
+    let claim = call(1, Wait::Forever);
+    let (before, place) = (Moment::now(), Place { blocked: None, now_us: None });
+    lobby.rouse();
+    let (asker, _told) = oneshot::channel();
+    lobby.enter(Arc::clone(&claim), asker, place, before);
+    let looks = || lobby.take_due(Moment::now()).0.len();
+    assert_eq!(looks(), 1, "it began to wait by an answer from before");
+    lobby.stay(claim.holder, place, before);
+    assert_eq!(looks(), 1, "so did it go on");
+    lobby.stay(claim.holder, place, Moment::now());
+    assert_eq!(looks(), 0, "now it knows");
+}
+
 /// P10: an offer that comes before the answer that lets its claim wait is not lost, but neither is
 /// it kept for ever.
 #[test]

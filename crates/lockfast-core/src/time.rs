@@ -5,7 +5,12 @@
 //! suspend but is slewed by NTP, `MONOTONIC_RAW` is never slewed but stops in suspend) and always
 //! believes the one that says more time has passed.
 
+use std::fmt;
+use std::future::{Future, pending};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
 
 /// By which ratio this machine's clock and a store's may differ in speed, unless a lock is made with
 /// another: so much of its ttl a holder does not rely on.
@@ -102,6 +107,88 @@ impl std::ops::Add<Duration> for Moment {
     }
 }
 
+/// What the time is: by this machine's clock, or as far ahead of it as a test has set it. The lease
+/// engine and the store in memory ask such a clock, so that a test need not wait for a lease to end.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockfast_core::time::Clock;
+///
+/// let clock = Clock::settable();
+/// let deadline = clock.now() + Duration::from_secs(30);
+/// clock.advance(Duration::from_secs(30));
+/// assert!(deadline.has_passed(clock.now()));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Option<Arc<Ahead>>);
+
+/// How far a clock is ahead, and who wants to know when that changes.
+struct Ahead {
+    by: watch::Sender<Duration>,
+    listeners: Mutex<Vec<Listener>>,
+}
+
+type Listener = Box<dyn Fn() + Send + Sync>;
+
+impl Clock {
+    /// A clock that can be set ahead. The default one cannot.
+    pub fn settable() -> Self {
+        let by = watch::Sender::new(Duration::ZERO);
+        Self(Some(Arc::new(Ahead { by, listeners: Mutex::default() })))
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Moment {
+        Moment::now() + self.ahead()
+    }
+
+    /// When this machine's own clock reaches what this one will then call `moment`.
+    pub fn on_machine(&self, moment: Moment) -> Moment {
+        moment.before(self.ahead())
+    }
+
+    /// Sets it ahead by so much, and tells all who asked for that. The machine's clock stays as it is.
+    pub fn advance(&self, by: Duration) {
+        let Some(ahead) = &self.0 else { return };
+        ahead.by.send_modify(|sum| *sum = sum.saturating_add(by));
+        let listeners = ahead.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.iter().for_each(|listener| listener());
+    }
+
+    /// Calls `listener`, which must not block, each time after the clock was set ahead.
+    pub fn on_advance(&self, listener: impl Fn() + Send + Sync + 'static) {
+        if let Some(ahead) = &self.0 {
+            let mut listeners = ahead.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            listeners.push(Box::new(listener));
+        }
+    }
+
+    /// Ends when the clock is set ahead after this call.
+    ///
+    /// # Cancel safety
+    /// Safe: it only looks.
+    pub fn advanced(&self) -> impl Future<Output = ()> + Send + use<> {
+        let changes = self.0.as_ref().map(|ahead| ahead.by.subscribe());
+        async move {
+            let Some(mut changes) = changes else { return pending().await };
+            if changes.changed().await.is_err() {
+                // Nobody has the clock any more.
+                pending::<()>().await;
+            }
+        }
+    }
+
+    fn ahead(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |ahead| *ahead.by.borrow())
+    }
+}
+
+impl fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ahead").field(&*self.by.borrow()).finish()
+    }
+}
+
 /// A moment on our clock and, not before it, one on a server's: what that server's clock says later
 /// can then be placed on ours.
 #[derive(Clone, Copy, Debug)]
@@ -145,6 +232,7 @@ pub fn time_asleep() -> Duration {
 
 /// An alarm clock that also goes off when the machine slept past the hour, and that can be rung
 /// by hand. For a thread that must not depend on anybody's executor.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct Alarm(clock::Timer);
 
@@ -286,9 +374,33 @@ mod tests {
         assert!(off < Duration::from_millis(50), "{off:?}");
     }
 
+    #[tokio::test]
+    async fn a_clock_that_is_set_ahead_tells_everybody() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let hour = Duration::from_secs(3600);
+        let clock = Clock::settable();
+        let heard = Arc::new(AtomicUsize::new(0));
+        clock.on_advance({
+            let heard = Arc::clone(&heard);
+            move || {
+                heard.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let (start, advanced) = (clock.now(), clock.advanced());
+        clock.clone().advance(hour);
+        advanced.await;
+        assert!(clock.now().since(start) >= hour);
+        assert_eq!(heard.load(Ordering::SeqCst), 1);
+        // The machine's clock has not moved.
+        assert!(clock.on_machine(start + hour).since(start) < hour / 2);
+        assert!(Clock::default().now().since(start) < hour / 2);
+        clock.advance(Duration::MAX);
+        assert!(clock.now().since(start) > hour);
+    }
+
     #[test]
     fn an_alarm_goes_off_or_is_rung() {
-        let alarm = std::sync::Arc::new(Alarm::new().unwrap());
+        let alarm = Arc::new(Alarm::new().unwrap());
         let start = Moment::now();
         alarm.wait(Some(start + Duration::from_millis(20))).unwrap();
         assert!(Moment::now().since(start) >= Duration::from_millis(20));
@@ -296,7 +408,7 @@ mod tests {
         alarm.ring();
         alarm.wait(None).unwrap();
         let ringer = std::thread::spawn({
-            let alarm = std::sync::Arc::clone(&alarm);
+            let alarm = Arc::clone(&alarm);
             move || alarm.ring()
         });
         alarm.wait(None).unwrap();

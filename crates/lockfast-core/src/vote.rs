@@ -88,10 +88,10 @@ mod tests {
         let vote = |node: &str, vote| NodeVote { node: node.into(), vote };
         let votes = [
             vote("a:1", Vote::Granted),
-            vote("b:1", Vote::Unreachable { why: "nobody listens at b:1".into() }),
+            vote("b:1", Vote::Unreachable { why: "connection refused: b:1".into() }),
             vote("c:1", Vote::Late { limit: Duration::from_millis(50) }),
         ];
-        let line = "a:1: granted; nobody listens at b:1; c:1: no answer within 50ms";
+        let line = "a:1: granted; connection refused: b:1; c:1: no answer within 50ms";
         assert_eq!(list(&votes), line);
     }
 }

@@ -1,5 +1,6 @@
-//! What a store is broken with: a wrapper that makes any store unreliable, a TCP proxy, child
-//! processes to kill and pause, and real servers on free ports that are set up in any way.
+//! What a store is broken with: a TCP proxy, child processes to kill and pause, and real servers on
+//! free ports that are set up in any way. The wrapper that makes any store unreliable is
+//! `lockfast_core::flaky`.
 //!
 //! What starts a server panics when it cannot: a test without its server has failed. A program
 //! that is missing is told with the command that installs it.
@@ -15,7 +16,6 @@ pub mod certificate;
 pub mod child;
 pub mod clock;
 pub mod etcd;
-pub mod flaky;
 pub mod foreign;
 pub mod history;
 pub mod lateness;

@@ -127,21 +127,41 @@ const BACKENDS: &[Entry] = &[
     },
 ];
 
+/// The feature of each store, also of those that were not compiled in, with its schemes.
+const FEATURES: &[(&str, &[&str])] = &[
+    ("embedded", &["memory", "embedded"]),
+    ("etcd", &["etcd", "etcds"]),
+    ("mysql", &["mysql", "mariadb"]),
+    ("redis", &["redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster"]),
+    ("redlock", &["redlock"]),
+    ("postgres", &["postgres", "postgresql"]),
+    ("zookeeper", &["zookeeper", "zookeepers"]),
+];
+
+/// The feature that a store of this scheme needs.
+fn feature_of(scheme: &str) -> Option<&'static str> {
+    let has = |(_, schemes): &&(_, &[&str])| schemes.contains(&scheme);
+    FEATURES.iter().find(has).map(|(feature, _)| *feature)
+}
+
 /// The store that `url` names, found before anything is touched.
 pub(crate) fn resolve(url: &str) -> Result<(Address, &'static Entry)> {
     let address = Address::parse(url)?;
     let found = BACKENDS.iter().find(|entry| entry.schemes.contains(&address.scheme()));
-    match found {
-        Some(entry) => Ok((address, entry)),
-        None => Err(Error::new(
-            ErrorKind::InvalidUrl,
-            format!(
-                "no store is called {}; there is {}",
-                quote(address.scheme()),
-                known_schemes().join(", ")
+    let Some(entry) = found else {
+        let (scheme, known) = (address.scheme(), known_schemes().join(", "));
+        let message = match feature_of(scheme) {
+            Some(feature) => format!(
+                "the store {} was not compiled in, only {known}; enable feature {} of the crate \
+                 lockfast (cargo add lockfast --features {feature})",
+                quote(scheme),
+                quote(feature)
             ),
-        )),
-    }
+            None => format!("no store is called {}; there is {known}", quote(scheme)),
+        };
+        return Err(Error::new(ErrorKind::InvalidUrl, message));
+    };
+    Ok((address, entry))
 }
 
 /// The database with gates that `url` names, found before anything is touched.
@@ -197,6 +217,28 @@ mod tests {
             assert!(error.to_string().contains(&scheme));
         }
         assert!(!error.to_string().contains("secret"));
+    }
+
+    /// B227
+    #[test]
+    fn a_store_that_was_not_compiled_in_names_its_feature() {
+        for (feature, schemes) in FEATURES {
+            for scheme in *schemes {
+                let known = known_schemes().contains(&format!("{scheme}:"));
+                let Err(error) = resolve(&format!("{scheme}://user:secret@host/x")) else {
+                    assert!(known, "{scheme}");
+                    continue;
+                };
+                assert!(!known, "{scheme}: {error}");
+                let (said, expected) = (error.to_string(), format!("enable feature \"{feature}\""));
+                assert!(said.contains(&expected) && !said.contains("secret"), "{said}");
+                assert_eq!(error.kind(), ErrorKind::InvalidUrl);
+            }
+        }
+        for entry in BACKENDS {
+            let feature = FEATURES.iter().find(|(_, schemes)| *schemes == entry.schemes);
+            assert!(feature.is_some(), "{:?} has no row", entry.schemes);
+        }
     }
 
     #[test]

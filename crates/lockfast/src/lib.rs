@@ -53,6 +53,7 @@
 //! | optimistic locking | [`optimistic`] |
 //! | checking fences | [`fence`]; [`GateDatabase`] without a connection of one's own |
 //! | a store of one's own | [`backend`] |
+//! | to test what you do when a lock is lost | `testing`, with the feature of that name |
 //!
 //! # Logs and metrics
 //! What happens to locks is told to [`tracing`](https://docs.rs/tracing): a span for each acquisition,
@@ -86,6 +87,8 @@ mod primitive;
 mod randomness;
 mod store;
 mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use diagnose::{diagnose, known_checks};
 pub use gate::GateDatabase;

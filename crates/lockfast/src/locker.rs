@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockfast_core::time::Clock;
 use lockfast_core::{
     Backend, BoxFuture, ConnectContext, Error, ErrorKind, EventStream, Feature, Fence, Guarantee,
     HolderId, Label, LockName, LockView, LossCause, Mode, Moment, Profile, Query, ReleaseOutcome,
@@ -70,11 +71,35 @@ impl Locker {
     /// Install a recorder of metrics before you connect: one that comes later hears nothing of this
     /// connection ([how](crate#logs-and-metrics)).
     ///
+    /// The store is asked what it promises, so it has to be there. A program that starts before its store
+    /// connects when it first needs a lock, and again until that works:
+    ///
+    /// ```
+    /// use lockfast::{Locker, Result};
+    /// use tokio::sync::OnceCell;
+    ///
+    /// static LOCKER: OnceCell<Locker> = OnceCell::const_new();
+    ///
+    /// async fn locker() -> Result<&'static Locker> {
+    ///     LOCKER.get_or_try_init(|| Locker::connect("memory:")).await
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let guard = locker().await?.lock("nightly-report").await?;
+    /// # guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// Safe: a connection that was not handed out is closed.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidUrl`] before anything is touched; what the store meets afterwards.
+    #[doc(alias = "new")]
+    #[doc(alias = "open")]
+    #[doc(alias = "connect_lazy")]
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder().connect(url).await
     }
@@ -170,6 +195,7 @@ impl Locker {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`], and as [`MultiLock::new`].
+    #[doc(alias = "multilock")]
     pub fn multi(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<MultiLock> {
         let names = names.into_iter().take(MultiLock::LOCKS_MAX + 1);
         let mutexes: Vec<Mutex> = names.map(|name| self.mutex(name)).collect::<Result<_>>()?;
@@ -457,6 +483,26 @@ impl Locker {
         self.store.undoing.finished().await;
     }
 
+    /// Ends the use of this locker: waits as [`Locker::settled`] does and drops it, so that dropping the
+    /// last one does not block a thread. Guards that are still there keep their locks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> lockfast::Result<()> {
+    /// let locker = lockfast::Locker::connect("memory:").await?;
+    /// drop(locker.lock("nightly-report").await?);
+    /// locker.shutdown().await; // the last line of a program
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// When dropped before its end, the locker is dropped as always.
+    #[doc(alias = "close")]
+    pub async fn shutdown(self) {
+        self.settled().await;
+    }
+
     /// Prolongs a lease that no guard keeps; its new deadline.
     /// See [`DetachedLease`](crate::DetachedLease) for an example.
     ///
@@ -476,7 +522,7 @@ impl Locker {
         let name = self.name(name)?;
         self.require_detached(&name)?;
         let policy = Policy::new(&self.options.clone().ttl(ttl), self.profile())?;
-        let sent = Moment::now();
+        let sent = self.store.now();
         let lock_delay = policy.lock_delay;
         let request = RenewRequest { name: name.clone(), holder, ttl, lock_delay };
         let call = self.store.backend.renew(vec![request]);
@@ -539,6 +585,8 @@ pub struct LockerBuilder {
     guarantee: Option<Guarantee>,
     prefix: String,
     options: Options,
+    /// That of this machine, but for a test kit's.
+    pub(crate) clock: Clock,
 }
 
 impl LockerBuilder {
@@ -640,9 +688,8 @@ impl LockerBuilder {
         check_prefix(&self.prefix)?;
         let label = self.label.unwrap_or_else(Label::of_this_process);
         let prefix = self.prefix.clone();
-        let store =
-            Store::connect(label, move |context| Prefixed::connect(prefix, context, connect));
-        let store = store.await?;
+        let connect = move |context| Prefixed::connect(prefix, context, connect);
+        let store = Store::connect(label, self.clock, connect).await?;
         let profile = store.backend.profile();
         self.options.check(profile)?;
         if self.guarantee.is_some_and(|required| profile.guarantee < required) {

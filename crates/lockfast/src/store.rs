@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use lockfast_core::time::Clock;
 use lockfast_core::{
     Backend, BoxFuture, ClientId, ConnectContext, Error, ErrorKind, HolderId, Label, LossReporter,
     Moment, Result,
@@ -24,6 +25,7 @@ pub(crate) struct Store {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) client: ClientId,
+    pub(crate) clock: Clock,
     pub(crate) telemetry: Telemetry,
     pub(crate) registry: Arc<Registry>,
     pub(crate) lookout: Arc<Lookout>,
@@ -33,8 +35,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Connects through `connect`, lending it what a backend needs.
-    pub(crate) async fn connect<F>(label: Label, connect: F) -> Result<Self>
+    /// Connects through `connect`, lending it what a backend needs. Its leases go by `clock`.
+    pub(crate) async fn connect<F>(label: Label, clock: Clock, connect: F) -> Result<Self>
     where
         F: FnOnce(ConnectContext) -> BoxFuture<'static, Result<Arc<dyn Backend>>>,
     {
@@ -50,13 +52,19 @@ impl Store {
         };
         let backend = connect(context).await?;
         let telemetry = Telemetry::new(backend.profile().backend);
+        clock.on_advance({
+            let keeper = Arc::clone(&keeper);
+            move || keeper.jump()
+        });
+        let lookout = Lookout::new(clock.clone());
         Ok(Self {
             backend,
             keeper,
             client,
+            clock,
             telemetry,
             registry,
-            lookout: Arc::default(),
+            lookout,
             undoing: Undoing::default(),
             watch: SharedWatch::default(),
             randomness: Randomness::default(),
@@ -105,7 +113,7 @@ impl Store {
     /// Waits for something of this process until `end`; `None` when it has not come by then.
     pub(crate) async fn until<T>(&self, end: Moment, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
-        let mut alarm = pin!(self.sleep(end.remaining(Moment::now())));
+        let mut alarm = pin!(self.sleep(end.remaining(self.now())));
         poll_fn(|context| {
             if let Poll::Ready(value) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(value));
@@ -115,9 +123,25 @@ impl Store {
         .await
     }
 
-    /// Sleeps on the keeper's clock, whatever executor the caller has.
-    pub(crate) fn sleep(&self, span: Duration) -> tokio::time::Sleep {
-        self.keeper.sleep(span)
+    /// The present moment by the clock of this store's leases.
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// Sleeps by that clock, whatever executor the caller has.
+    pub(crate) async fn sleep(&self, span: Duration) {
+        let end = self.now() + span;
+        loop {
+            let mut advanced = pin!(self.clock.advanced());
+            let mut alarm = pin!(self.keeper.sleep(end.remaining(self.now())));
+            let is_over = poll_fn(|context| match alarm.as_mut().poll(context) {
+                Poll::Ready(()) => Poll::Ready(true),
+                Poll::Pending => advanced.as_mut().poll(context).map(|()| false),
+            });
+            if is_over.await {
+                return;
+            }
+        }
     }
 }
 

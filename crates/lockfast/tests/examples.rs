@@ -5,8 +5,14 @@
 
 use std::process::Command;
 
-use lockfast::ErrorKind;
+use lockfast::{ErrorKind, LossCause};
 
+#[path = "../examples/any_store.rs"]
+#[allow(dead_code, reason = "the example has a main of its own")]
+mod any_store;
+#[path = "../examples/batch_job.rs"]
+#[allow(dead_code, reason = "the example has a main of its own")]
+mod batch_job;
 #[path = "../examples/cache_refresh.rs"]
 #[allow(dead_code, reason = "the example has a main of its own")]
 mod cache_refresh;
@@ -22,6 +28,12 @@ mod fenced_writer;
 #[path = "../examples/limited_pool.rs"]
 #[allow(dead_code, reason = "the example has a main of its own")]
 mod limited_pool;
+#[path = "../examples/order_service.rs"]
+#[allow(dead_code, reason = "the example has a main of its own")]
+mod order_service;
+#[path = "../examples/tested_worker.rs"]
+#[allow(dead_code, reason = "the example has a main of its own")]
+mod tested_worker;
 
 /// The variable that makes this test the job of a crontab: the store.
 const STORE: &str = "LOCKFAST_TEST_CRON_STORE";
@@ -81,4 +93,41 @@ async fn a_value_is_computed_once_for_all_readers() {
     assert_eq!(first, ["rates no. 1"]);
     assert_eq!(again, first);
     assert_eq!(after, ["rates no. 2"]);
+}
+
+#[tokio::test]
+async fn one_program_serves_every_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let embedded = format!("embedded:{}", directory.path().display());
+    for (url, name) in [("memory:", "memory: fence "), (&embedded, "embedded: fence ")] {
+        let said = any_store::take_one(url).await.unwrap();
+        assert!(said.starts_with(name), "{said}");
+    }
+    let error = any_store::take_one("nowhere://localhost").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{error}");
+}
+
+#[tokio::test]
+async fn a_service_says_that_an_order_is_busy() {
+    let [busy, shipped] = order_service::ship_two().await.unwrap();
+    assert!(busy.starts_with("HTTP/1.1 409 "), "{busy}");
+    assert!(shipped.starts_with("HTTP/1.1 200 "), "{shipped}");
+    assert!(shipped.contains("order 8 shipped with fence "), "{shipped}");
+}
+
+#[tokio::test]
+async fn a_batch_that_was_stopped_goes_on_where_it_stopped() {
+    let (stopped, rest, all) = batch_job::send_in_two_runs().await.unwrap();
+    assert_eq!(stopped.kind(), ErrorKind::Lost, "{stopped}");
+    assert_eq!(rest, 3);
+    assert_eq!(all, ["2041", "2042", "2043", "2044", "2045"]);
+}
+
+#[tokio::test]
+async fn a_worker_is_tested_without_waiting() {
+    use tested_worker::Run;
+    let [taken_away, cut_off, skipped, done] = tested_worker::try_everything().await.unwrap();
+    assert!(matches!(taken_away, Run::Stopped(LossCause::Revoked { .. })), "{taken_away:?}");
+    assert!(matches!(cut_off, Run::Stopped(LossCause::Expired { .. })), "{cut_off:?}");
+    assert_eq!([skipped, done], [Run::Skipped, Run::Done]);
 }

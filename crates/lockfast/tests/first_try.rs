@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use lockfast::testing::TestKit;
 use lockfast::{
     AnyLock, Attempt, ErrorKind, Holder, LockName, Locker, LossCause, Mode, MultiLock, Mutex,
     Options, Result, RevokeOutcome, RwLock, Semaphore,
@@ -149,6 +150,96 @@ async fn errors_go_through_anything() {
     assert!(error.to_string().contains("a ttl of 0ns is not possible"), "{error}");
     let error = Locker::connect("memory").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidUrl);
+}
+
+#[tokio::test]
+async fn a_loss_ends_the_work() -> Result<()> {
+    let locker = Locker::connect("memory:").await?;
+    let guard = locker.lock("job").await?;
+    let work = async {
+        locker.revoke("job", "maintenance").await?;
+        std::future::pending::<Result<()>>().await
+    };
+    let lost = tokio::select! {
+        cause = guard.lost() => cause,
+        done = work => panic!("it does not end by itself: {done:?}"),
+    };
+    assert_eq!(lost, LossCause::Revoked { reason: "maintenance".into() });
+    assert_eq!(guard.check().unwrap_err().loss(), Some(&lost));
+    assert!(!guard.is_held());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_test_of_the_loss() -> Result<()> {
+    let kit = TestKit::new()?;
+    let locker = kit.locker().await?;
+    let guard = locker.lock("job").await?;
+    kit.lose("job")?;
+    guard.lost().await;
+    assert!(guard.check().is_err());
+    Ok(())
+}
+
+#[test]
+fn without_async() -> Result<()> {
+    use lockfast::blocking::Locker;
+    let locker = Locker::connect("memory:")?;
+    let guard = locker.mutex("job")?.ttl(10 * SECOND).acquire()?;
+    assert!(locker.mutex("job")?.try_acquire()?.acquired().is_none());
+    assert_eq!(locker.inspect("job")?.holders[0].fence, Some(guard.fence()));
+    guard.release()?;
+    let rw = locker.rwlock("catalog")?;
+    let readers = (rw.read()?, rw.read()?);
+    assert!(rw.try_write()?.acquired().is_none());
+    drop(readers);
+    let _permit = locker.semaphore("build", 2)?.acquire()?;
+    assert_eq!(locker.multi(["b", "a"])?.acquire()?.fences().len(), 2);
+    locker.shutdown()
+}
+
+/// One locker for the whole program, connected when it is first needed.
+#[tokio::test]
+async fn a_locker_that_connects_later() -> Result<()> {
+    static LOCKER: tokio::sync::OnceCell<Locker> = tokio::sync::OnceCell::const_new();
+    async fn locker() -> Result<&'static Locker> {
+        LOCKER.get_or_try_init(|| Locker::connect("memory:")).await
+    }
+    locker().await?.lock("job").await?.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_end_of_a_program() -> Result<()> {
+    let locker = Locker::connect("memory:the-end").await?;
+    let other = Locker::connect("memory:the-end").await?;
+    drop(locker.lock("job").await?);
+    locker.shutdown().await;
+    assert!(other.inspect("job").await?.holders.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_prefix_holds_everywhere() -> Result<()> {
+    let locker = Locker::builder().prefix("billing/").connect("memory:").await?;
+    let guard = locker.lock("report").await?;
+    assert_eq!(locker.inspect("report").await?.holders[0].fence, Some(guard.fence()));
+    let names: Vec<_> = locker.list("", None, 10).await?.into_iter().map(|it| it.name).collect();
+    assert_eq!(names, ["report".parse()?]);
+    Ok(())
+}
+
+/// A store that was not compiled in says how to have it.
+#[tokio::test]
+async fn a_feature_that_is_off() {
+    let known = lockfast::known_schemes();
+    for feature in ["redis", "redlock", "postgres", "mysql", "etcd", "zookeeper"] {
+        if known.contains(&format!("{feature}:")) {
+            continue; // other members of the workspace may have it
+        }
+        let error = Locker::connect(&format!("{feature}://localhost/x")).await.unwrap_err();
+        assert!(error.to_string().contains(&format!("enable feature \"{feature}\"")), "{error}");
+    }
 }
 
 /// What is made in one task is used in another.

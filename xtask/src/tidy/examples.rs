@@ -18,6 +18,7 @@ const COVERED: &[(&str, &str)] = &[
     ("crates/lockfast/src/migrate.rs", ""),
     ("crates/lockfast/src/diagnose/mod.rs", ""),
     ("crates/lockfast/src/optimistic.rs", "optimistic::"),
+    ("crates/lockfast/src/testing.rs", "testing::"),
     ("crates/lockfast-core/src/value.rs", ""),
     ("crates/lockfast-fence/src/", "fence::"),
 ];

@@ -53,7 +53,7 @@ pub(crate) fn of_io(endpoint: &Endpoint, error: &io::Error) -> Failure {
         return of_handshake(endpoint, tls);
     }
     let message = match error.kind() {
-        io::ErrorKind::ConnectionRefused => format!("nobody listens at {endpoint}"),
+        io::ErrorKind::ConnectionRefused => format!("connection refused: {endpoint}"),
         io::ErrorKind::NotFound => format!("there is no socket {endpoint}"),
         io::ErrorKind::PermissionDenied => {
             let message = format!("the operating system does not let us connect to {endpoint}");

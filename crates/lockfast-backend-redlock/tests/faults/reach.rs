@@ -48,7 +48,7 @@ async fn a_majority_that_is_down() {
     nodes.0[1].kill();
     nodes.0[2].kill();
     let error = failure(&locker, "other", ttl(TTL)).await;
-    check_error(&error, ErrorKind::NoQuorum, &["nobody listens"]);
+    check_error(&error, ErrorKind::NoQuorum, &["connection refused"]);
     eventually("in jeopardy", SLACK, async || {
         matches!(guard.status(), LeaseStatus::Jeopardy { .. } | LeaseStatus::Lost(_))
     })

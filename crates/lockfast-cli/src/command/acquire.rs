@@ -1,7 +1,9 @@
 //! `lockfast acquire`: take a lock for a script; nothing renews it.
 
-use lockfast::{DetachedLease, Moment};
+use lockfast::{DetachedLease, Label, Moment};
+use lockfast_core::error::printable;
 use lockfast_core::time::wall_clock;
+use rustix::process::getppid;
 use serde_json::json;
 
 use super::waiting::wait_for;
@@ -24,7 +26,7 @@ pub(crate) async fn run(args: &Acquire, global: &Global, output: &Output) -> Out
     let ttl = plan::ttl(&args.ttl)?;
     let options = plan::options(&args.claim)?;
     let mode = plan::mode(&args.claim)?;
-    let label = plan::label(&args.claim)?;
+    let label = of_caller(plan::label(&args.claim)?);
     let store = Store::choose(global, output)?;
     // From here on a signal is an outcome that is printed, and not an end without a word.
     let mut signals =
@@ -43,6 +45,17 @@ pub(crate) async fn run(args: &Acquire, global: &Global, output: &Output) -> Out
         return Err(failure);
     }
     Ok(0)
+}
+
+/// The label of whoever called us and goes on when we have ended.
+fn of_caller(mut label: Label) -> Label {
+    let Some(caller) = getppid() else { return label };
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", caller.as_raw_pid()));
+    if let (Ok(name), Ok(pid)) = (name, u32::try_from(caller.as_raw_pid())) {
+        label.program = printable(name.trim_end_matches('\n')).into_owned();
+        label.pid = pid;
+    }
+    label
 }
 
 fn print(lease: &DetachedLease, output: &Output) -> Result<(), Failure> {

@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &ForceRelease, global: &Global, output: &Output) -
         ));
     }
     let store = Store::choose(global, output)?;
-    let locker = store.connect(Locker::builder()).await?;
+    let locker = store.connect_to_look(output).await?;
     if !args.yes {
         let Some(shown) = confirm(&locker, &name, output).await? else {
             return Err(Failure::new(NOT_ACQUIRED, "not confirmed; nothing was done"));

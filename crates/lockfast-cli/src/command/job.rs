@@ -56,9 +56,10 @@ impl Plan {
             .map_or(Ok(GRACE_DEFAULT), |typed| plan::span("--grace", typed, Duration::ZERO))?;
         let variables =
             work.env.iter().map(|typed| plan::variable(typed)).collect::<Result<Vec<_>, _>>()?;
-        let [command, ..] = work.command.as_slice() else {
+        let argv = argv(work);
+        let [command, ..] = argv.as_slice() else {
             return Err(Failure::usage(format!(
-                "the command is missing; write it after --, as in: lockfast {verb} {} -- COMMAND",
+                "the command is missing; write it after the name, as in: lockfast {verb} {} -- COMMAND",
                 quote(name.as_str())
             )));
         };
@@ -71,7 +72,6 @@ impl Plan {
             .or_else(|| std::env::var_os("PATH"));
         let path = lookup::find(command, search_path.as_deref(), "the lock was not taken")?;
         let label = describe_command(label, &path);
-        let argv = work.command.clone();
         Ok(Self { name, mode, on_lost, grace, label, variables, path, argv })
     }
 
@@ -81,6 +81,14 @@ impl Plan {
         lock_of: impl FnOnce(&LockName) -> lockfast::Result<LockName>,
     ) -> Result<Self, Failure> {
         Ok(Self { name: lock_of(&self.name)?, ..self })
+    }
+}
+
+/// The command and its arguments, of a shell if a line for one was given.
+fn argv(work: &Work) -> Vec<OsString> {
+    match &work.line {
+        Some(line) => vec!["sh".into(), "-c".into(), line.clone()],
+        None => work.command.clone(),
     }
 }
 

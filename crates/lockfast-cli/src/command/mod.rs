@@ -2,9 +2,11 @@
 
 pub(crate) mod acquire;
 pub(crate) mod bench;
+pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod elect;
+pub(crate) mod env;
 pub(crate) mod fence;
 pub(crate) mod force_release;
 mod job;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockfast::Attempt;
 
 use super::job::{self, Plan, Site, Terms};
-use super::view::describe_refusal;
+use super::view::{describe_refusal, refusal_value};
 use super::waiting::wait_for;
 use crate::args::{Claim, Global, OnLost, Once};
 use crate::exit::{Failure, NOT_ACQUIRED, Outcome};
@@ -40,8 +40,8 @@ async fn start_and_run(args: &Once, global: &Global, output: &Output) -> Outcome
     let guard = match attempt {
         Attempt::Acquired(guard) => guard,
         Attempt::Taken(refusal) => {
-            let who = describe_refusal(&refusal);
-            return Err(Failure::new(NOT_ACQUIRED, format!("skipped: {who}")));
+            let message = format!("skipped: {}", describe_refusal(&refusal));
+            return Err(Failure::taken(message, Some(refusal_value(&refusal))));
         }
     };
     let lease = guard.lease().clone();

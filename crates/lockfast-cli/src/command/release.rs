@@ -1,6 +1,6 @@
 //! `lockfast release`: give back a lock that `acquire` took.
 
-use lockfast::{Locker, ReleaseOutcome};
+use lockfast::ReleaseOutcome;
 use serde_json::json;
 
 use super::renew::{not_held, not_held_text};
@@ -20,7 +20,7 @@ pub(crate) async fn run(args: &Release, global: &Global, output: &Output) -> Out
     let name = plan::name(&args.name)?;
     let holder = plan::holder(&args.holder)?;
     let store = Store::choose(global, output)?;
-    let locker = store.connect(Locker::builder()).await?;
+    let locker = store.connect_to_look(output).await?;
     let released = locker.release_detached(&name, holder).await;
     match released.map_err(|error| not_held(&name, error))? {
         ReleaseOutcome::Released => {

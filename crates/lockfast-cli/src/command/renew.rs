@@ -1,6 +1,6 @@
 //! `lockfast renew`: more time for a lock that `acquire` took.
 
-use lockfast::{Error, ErrorKind, LockName, Locker, Moment};
+use lockfast::{Error, ErrorKind, LockName, Moment};
 use lockfast_core::error::quote;
 use lockfast_core::time::wall_clock;
 use serde_json::json;
@@ -23,7 +23,7 @@ pub(crate) async fn run(args: &Renew, global: &Global, output: &Output) -> Outco
     let ttl = plan::ttl(&args.ttl)?;
     let holder = plan::holder(&args.holder)?;
     let store = Store::choose(global, output)?;
-    let locker = store.connect(Locker::builder()).await?;
+    let locker = store.connect_to_look(output).await?;
     let time = LeaseTime::of(Some(ttl)).fit(locker.profile(), output);
     let renewed = locker.renew_detached(&name, holder, time.ttl).await;
     let deadline = renewed.map_err(|error| not_held(&name, error))?;

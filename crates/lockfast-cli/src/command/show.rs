@@ -1,7 +1,5 @@
 //! `lockfast show`: who holds one lock.
 
-use lockfast::Locker;
-
 use super::view::{describe_holder, lock_value};
 use crate::args::{Global, Show};
 use crate::exit::Outcome;
@@ -18,7 +16,7 @@ use crate::plan::{self, Store};
 pub(crate) async fn run(args: &Show, global: &Global, output: &Output) -> Outcome {
     let name = plan::name(&args.name)?;
     let store = Store::choose(global, output)?;
-    let locker = store.connect(Locker::builder()).await?;
+    let locker = store.connect_to_look(output).await?;
     let lock = locker.inspect(&name).await?;
     if output.json() {
         output.value(&lock_value(&lock))?;

@@ -1,6 +1,6 @@
 //! How locks and their holders are shown, to people and to programs.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lockfast::{HolderView, LockView, Mode, Refusal};
 use lockfast_core::error::quote;
@@ -9,6 +9,10 @@ use lockfast_core::view::{brief, left};
 use serde_json::{Value, json};
 
 use crate::output::timestamp;
+
+/// Another program's lock may not say since when it is held; then the store says the time of the look.
+/// What is that young is not told.
+const JUST_NOW: Duration = Duration::from_secs(1);
 
 /// How many holders a sentence names.
 const NAMED_MAX: usize = 3;
@@ -23,6 +27,13 @@ pub(crate) fn lock_value(lock: &LockView) -> Value {
     })
 }
 
+/// A refusal for programs: the lock, and how long it was waited for.
+pub(crate) fn refusal_value(refusal: &Refusal) -> Value {
+    let mut value = lock_value(&refusal.lock);
+    value["waited_ms"] = u64::try_from(refusal.waited.as_millis()).unwrap_or(u64::MAX).into();
+    value
+}
+
 fn holder_value(holder: &HolderView) -> Value {
     let label = holder.label.as_ref();
     json!({
@@ -33,10 +44,16 @@ fn holder_value(holder: &HolderView) -> Value {
         "mode": mode_word(holder.mode),
         "permits": permits(holder.mode),
         "fence": holder.fence.map(|fence| fence.get()),
-        "since": timestamp(holder.since),
+        "since": since(holder).map(timestamp),
         "until": holder.time_left().and_then(until),
         "remaining_ms": holder.time_left().map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
     })
+}
+
+/// Since when it is held, if that is known.
+pub(crate) fn since(holder: &HolderView) -> Option<SystemTime> {
+    let is_ours = holder.label.is_some() || holder.fence.is_some();
+    (is_ours || age(holder.since) > JUST_NOW).then_some(holder.since)
 }
 
 fn until(left: Duration) -> Option<String> {
@@ -64,14 +81,17 @@ pub(crate) fn permits(mode: Mode) -> Option<u32> {
 pub(crate) fn describe_holder(holder: &HolderView) -> String {
     let who =
         holder.label.as_ref().map_or_else(|| "another program".to_owned(), ToString::to_string);
-    let held = wall_clock().duration_since(holder.since).unwrap_or_default();
+    let since = since(holder).map_or_else(
+        || ", since when is not known".to_owned(),
+        |since| format!(" since {} ({} ago)", timestamp(since), brief(age(since))),
+    );
     let fence = holder.fence.map_or_else(String::new, |fence| format!(", fence {fence}"));
-    format!(
-        "{who} since {} ({} ago), {}{fence}",
-        timestamp(holder.since),
-        brief(held),
-        left(holder.time_left())
-    )
+    format!("{who}{since}, {}{fence}", left(holder.time_left()))
+}
+
+/// How long ago that was.
+pub(crate) fn age(since: SystemTime) -> Duration {
+    wall_clock().duration_since(since).unwrap_or_default()
 }
 
 /// Why a lock was not granted.
@@ -92,4 +112,24 @@ pub(crate) fn describe_refusal(refusal: &Refusal) -> String {
         text.push_str(&format!("; gave up after {}", brief(refusal.waited)));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockfast::Fence;
+
+    /// B226: a lock that another program took was shown as taken at the time of the look.
+    #[test]
+    fn a_time_that_is_not_known_is_not_told() {
+        let foreign = HolderView::new(Mode::Exclusive, wall_clock(), Duration::from_secs(5));
+        let text = describe_holder(&foreign);
+        assert_eq!(text, "another program, since when is not known, 5.0s left");
+        assert_eq!(holder_value(&foreign)["since"], Value::Null);
+        let ours = foreign.clone().with_fence(Some(Fence::new(7).unwrap()));
+        assert!(describe_holder(&ours).starts_with("another program since 20"));
+        let told = wall_clock() - Duration::from_secs(60);
+        let told = HolderView::new(Mode::Exclusive, told, Duration::from_secs(5));
+        assert!(describe_holder(&told).contains("(1m00s ago)"), "{}", describe_holder(&told));
+    }
 }

@@ -1,13 +1,14 @@
-//! Waiting for a lock: with something to look at on a terminal, and clean when interrupted.
+//! Waiting for a lock: with something to look at on a terminal, one line in a log, and clean when
+//! interrupted.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lockfast::{Error, ErrorKind, LockName, LockView, Locker, Order};
-use rustix::process::Signal;
 
-use super::view::{describe_holder, describe_refusal};
-use crate::exit::{self, Failure, NOT_ACQUIRED};
+use super::view::{describe_holder, describe_refusal, refusal_value};
+use crate::exit::{self, Failure};
 use crate::output::Output;
 use crate::process::signals::{Signals, name_of};
 
@@ -36,12 +37,15 @@ pub(crate) async fn wait_for<T>(
             biased;
             acquired = acquisition => return acquired.map_err(refused),
             signal = signals.next() => signal,
-            () = show_queue(locker, name, output) => Signal::TERM,
+            never = show_queue(locker, name, output) => match never {},
         }
     };
-    output.note(&format!("{} while waiting; giving the claim back", name_of(interrupted)));
+    let signal = name_of(interrupted);
     tokio::select! {
-        _ = tokio::time::timeout(UNDO_TIME, locker.settled()) => {}
+        left = tokio::time::timeout(UNDO_TIME, locker.settled()) => match left {
+            Ok(()) => output.note(&format!("interrupted by {signal}; left the queue")),
+            Err(_) => output.warn("interrupted; the store does not answer, and the claim is left to expire"),
+        },
         _ = signals.next() => output.warn("interrupted again; the claim is left to expire"),
     }
     Err(Failure::quiet(exit::of_signal(interrupted.as_raw())))
@@ -49,21 +53,41 @@ pub(crate) async fn wait_for<T>(
 
 fn refused(error: Error) -> Failure {
     match error.refusal() {
-        Some(refusal) => Failure::new(NOT_ACQUIRED, describe_refusal(refusal)),
-        None if error.kind() == ErrorKind::Taken => {
-            Failure::new(NOT_ACQUIRED, format!("{error:#}"))
-        }
+        Some(refusal) => Failure::taken(describe_refusal(refusal), Some(refusal_value(refusal))),
+        None if error.kind() == ErrorKind::Taken => Failure::taken(format!("{error:#}"), None),
         None => error.into(),
     }
 }
 
-/// Shows the queue on a terminal, for ever.
-async fn show_queue(locker: &Locker, name: &LockName, output: &Output) {
-    if !output.is_terminal() {
-        return std::future::pending().await;
-    }
-    // A lock that is free needs no spinner.
+/// Shows the queue for ever: on a terminal what it is like, elsewhere once.
+async fn show_queue(locker: &Locker, name: &LockName, output: &Output) -> Infallible {
+    // A lock that is free needs no word.
     tokio::time::sleep(LOOK_INTERVAL / 2).await;
+    if output.is_terminal() && output.tells() {
+        return spin(locker, name, output).await;
+    }
+    if output.tells() {
+        tell_once(locker, name, output).await;
+    }
+    std::future::pending().await
+}
+
+/// Tells once who is in the way, for whoever reads a log.
+async fn tell_once(locker: &Locker, name: &LockName, output: &Output) {
+    let mut place = Place::new(locker.profile().order);
+    loop {
+        // Whoever is seen before we stand in line may be ourselves.
+        if let Ok(lock) = locker.inspect(name).await
+            && place.is_seen(&lock)
+        {
+            return output.note(&format!("waiting for {name}: {}", place.describe(&lock)));
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// Shows the queue on a terminal, as it moves.
+async fn spin(locker: &Locker, name: &LockName, output: &Output) -> Infallible {
     let spinner = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
         let ticks =
@@ -105,6 +129,11 @@ struct Place {
 impl Place {
     fn new(order: Order) -> Self {
         Self { order, best: None }
+    }
+
+    /// Whether we are among those that wait, as far as that can be seen.
+    fn is_seen(&self, lock: &LockView) -> bool {
+        lock.waiting > 0 || (self.order != Order::Fifo && !lock.holders.is_empty())
     }
 
     fn describe(&mut self, lock: &LockView) -> String {

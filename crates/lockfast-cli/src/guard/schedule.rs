@@ -231,4 +231,13 @@ mod tests {
         check(&mut schedule, start, &[(0, None), (260, TERM_ALL), (5_200, None), (5_300, KILL)]);
         assert!(!schedule.is_for_lease());
     }
+
+    #[test]
+    fn the_pages_tell_how_long_an_abandoned_job_has() {
+        let told = format!("KILL {} ms later", ABANDONED_GRACE.as_millis());
+        let guide = include_str!("../../../../docs/guides/run.md");
+        for page in [guide, include_str!("../../README.md")] {
+            assert_eq!(page.matches(&told).count(), 1, "{told}");
+        }
+    }
 }

@@ -26,13 +26,13 @@ use crate::process::{descriptor, terminal, trampoline, tree};
 
 /// Runs the guard; the wrapper's socket is standard input.
 pub(crate) fn main() -> u8 {
-    let output = Output::new(false);
+    let output = Output::new(false, false);
     match prepare().and_then(|(runtime, socket, handed)| {
         runtime.block_on(async { Warden::serve(socket, handed).await })
     }) {
         Ok(()) => 0,
         Err(error) => {
-            output.fail(&format!("the guard process failed: {error}"));
+            output.fail(&Failure::internal("the guard process failed", error));
             INTERNAL
         }
     }
@@ -301,7 +301,7 @@ impl Warden {
         while let Err(failure) = self.release().await {
             if until.has_passed(Moment::now()) {
                 let why = failure.message().unwrap_or("unknown").to_owned();
-                Output::new(false).warn(&format!("the lock is left to expire: {why}"));
+                Output::new(false, false).warn(&format!("the lock is left to expire: {why}"));
                 return;
             }
             tokio::time::sleep(STUCK_PAUSE).await;

@@ -11,7 +11,7 @@ use std::process::Command;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
 use super::terminal;
-use crate::exit::{INTERNAL, NOT_EXECUTABLE, NOT_FOUND};
+use crate::exit::{Failure, INTERNAL, NOT_EXECUTABLE, NOT_FOUND};
 use crate::output::Output;
 
 /// The hidden command that runs it.
@@ -28,13 +28,13 @@ pub(crate) fn arguments(guard: Pid, takes_terminal: bool) -> [OsString; 3] {
 
 /// Becomes the command. Returns an exit code only when that failed.
 pub(crate) fn main(arguments: &[OsString]) -> u8 {
-    let output = Output::new(false);
+    let output = Output::new(false, false);
     let [guard, terminal_or_not, path, name, rest @ ..] = arguments else {
-        output.fail("__exec is not for people");
+        output.fail(&Failure::new(INTERNAL, "__exec is not for people"));
         return INTERNAL;
     };
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
-        output.fail(&format!("the command cannot be tied to its guard: {error}"));
+        output.fail(&Failure::internal("the command cannot be tied to its guard", error));
         return INTERNAL;
     }
     // The guard may have died before the line above.
@@ -49,9 +49,11 @@ pub(crate) fn main(arguments: &[OsString]) -> u8 {
     }
     let error = Command::new(path).arg0(name).args(rest).exec();
     let shown = lockfast_core::error::quote(&name.to_string_lossy());
-    output.fail(&format!("the command {shown} cannot be executed: {error}"));
-    match error.kind() {
+    let code = match error.kind() {
         std::io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_EXECUTABLE,
-    }
+    };
+    let message = format!("the command {shown} cannot be executed: {error}");
+    output.fail(&Failure::new(code, message));
+    code
 }

@@ -28,7 +28,7 @@ fn cases() -> Vec<Case> {
         Case { number: "C1", arguments: vec![], code: 64, words: &["Usage:", "run", "acquire"] },
         case("C2", "aquire", 64, &["acquire"]),
         case("C3", "run|x|--tll|5s|--|true", 64, &["--ttl"]),
-        case("C4", "run|name", 64, &["the command is missing", "after --"]),
+        case("C4", "run|name", 64, &["the command is missing", "after the name", "-- COMMAND"]),
         case("C5", "run|--|true", 64, &["<NAME>"]),
         case("C6", "run||--|true", 64, &["empty"]),
         with_name("C7 newline", b"a\nb", &["\"a\\nb\"", "control character U+000A"]),
@@ -172,8 +172,9 @@ fn the_config_file_is_read_and_checked() {
         crate::sandbox::Running::new(command).finish()
     };
     let url = sandbox.url();
-    assert_eq!(show(&format!("url = \"{url}\"\n")).expect(0).stdout, "x: free\n");
-    assert!(sandbox.path("store").exists(), "another store was used");
+    let shown = show(&format!("url = \"{url}\"\n")).expect(0);
+    assert_eq!(shown.stdout, "x: free\n");
+    assert!(shown.stderr.contains(&url), "another store was looked at: {}", shown.stderr);
     assert!(show("ulr = 'x'\n").expect(78).stderr.contains("did you mean `url`?"));
     assert!(show("url = \n").expect(78).stderr.contains("line 1"));
     assert!(show("url = 'foo:'\n").expect(78).stderr.contains("foo"));

@@ -130,20 +130,13 @@ fn a_store_without_a_schema_has_nothing_to_migrate() {
 }
 
 #[test]
-fn completions_and_manual_pages_render() {
+fn completions_render() {
     let sandbox = Sandbox::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = sandbox.run(["completions", shell]).expect(0).stdout;
         assert!(script.contains("force-release") && script.contains("migrate"), "{shell}");
         assert!(!script.contains("__guard"), "{shell}");
     }
-    assert!(sandbox.run(["man"]).expect(0).stdout.contains(".TH lockfast 1"));
-    std::fs::create_dir(sandbox.path("man")).unwrap();
-    sandbox.run(["man", "--dir", "man"]).expect(0);
-    assert!(sandbox.read("man/lockfast-run.1").contains("Exit status"));
-    assert!(sandbox.read("man/lockfast-migrate.1").contains("schema"));
-    assert!(sandbox.read("man/lockfast-bench-cycle.1").contains(".TH"));
-    sandbox.run(["man", "--dir", "nowhere"]).expect(74);
 }
 
 #[test]
@@ -165,10 +158,29 @@ fn memory_reaches_nobody_else_and_says_so() {
 #[test]
 fn logs_appear_when_asked_for() {
     let sandbox = Sandbox::new();
-    let finished = sandbox.run(["-v", "run", "a", "--", "true"]).expect(0);
-    assert_eq!(finished.stdout, "");
-    assert!(finished.stderr.contains("lockfast"), "{}", finished.stderr);
-    assert_eq!(sandbox.run(["run", "a", "--", "true"]).expect(0).stderr, "");
+    let log = |options: &[&str], filter: Option<&str>| {
+        let mut command = sandbox.command(options.iter().chain(&["run", "a", "true"]));
+        filter.map(|filter| command.env("RUST_LOG", filter));
+        let finished = Running::new(command).finish().expect(0);
+        assert_eq!(finished.stdout, "");
+        finished.stderr
+    };
+    assert_eq!(log(&[], None), "");
+    let (once, twice) = (log(&["-v"], None), log(&["-vv"], None));
+    for line in [" granted ", " released "] {
+        assert!(once.contains(line) && twice.contains(line), "{line}: {once} {twice}");
+    }
+    // The second level tells each step and how long it took.
+    assert!(!once.contains("time.busy") && twice.contains("time.busy"), "{once} {twice}");
+    assert!(log(&["-vvv"], None).lines().count() >= twice.lines().count());
+    // The variable counts when nothing was typed.
+    assert!(log(&[], Some("lockfast=debug")).contains(" granted "));
+    for nothing in ["off", "lockfast=error", ""] {
+        assert_eq!(log(&[], Some(nothing)), "", "{nothing}");
+    }
+    assert!(log(&["-v"], Some("off")).contains(" granted "));
+    let wrong = log(&[], Some("lockfast=loud"));
+    assert!(wrong.contains("warning: RUST_LOG is not used: \"lockfast=loud\""), "{wrong}");
 }
 
 /// B47: also when what was typed is wrong. Programs that read JSON get nothing.

@@ -300,7 +300,7 @@ fn what_is_no_gate_is_told() {
         ("--sql", "oracle://me:geheim@h/db", 78, "mysql://HOST/DATABASE"),
         ("--sql", "postgres://me:geheim@h/db?schema=x", 78, "sslmode"),
         ("--sql", "postgres://me:ge:heim@h/db", 78, "%3A"),
-        ("--sql", "postgres://me:geheim@127.0.0.1:1/db", 69, "nobody listens"),
+        ("--sql", "postgres://me:geheim@127.0.0.1:1/db", 69, "connection refused"),
         ("--sql", "mysql://me:geheim@127.0.0.1:1/db", 69, "cannot be reached"),
         ("--sql", "mysql://me:geheim@h", 78, "no database"),
     ];

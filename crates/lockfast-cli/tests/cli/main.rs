@@ -9,13 +9,18 @@
 )]
 
 mod bad_input;
+mod choice;
 mod commands;
+mod completion;
 mod crash;
 mod doctor;
 mod environment;
 mod etcd;
 mod exclusion;
 mod fence;
+mod habits;
+mod manual;
+mod message;
 mod migrate;
 mod redis;
 mod refresh;

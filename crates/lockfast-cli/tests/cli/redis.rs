@@ -40,7 +40,7 @@ fn a_server_that_cannot_be_reached() {
             69,
             &["no-such-host.invalid:6379", "not known"],
         ),
-        case("C20 refused", url(&dead), 69, &[&dead, "nobody listens"]),
+        case("C20 refused", url(&dead), 69, &[&dead, "connection refused"]),
         case("C20 silent", slow, 69, &[&silent, "did not answer within 300ms"]),
     ]);
 }

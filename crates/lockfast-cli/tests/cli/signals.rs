@@ -10,7 +10,7 @@ use crate::sandbox::{Running, Sandbox, eventually};
 fn a_second_interrupt_does_not_wait_for_a_store_that_hangs() {
     let sandbox = Sandbox::new();
     let _holder = sandbox.hold(&["job"], "touch started; sleep 1000");
-    let mut waiter = sandbox.start(["run", "job", "--", "true"]);
+    let mut waiter = sandbox.start(["-v", "run", "job", "--", "true"]);
     eventually("the waiter to queue", || sandbox.waiting("job") == 1);
     // Whoever has this file locked keeps every other process from writing.
     let stalled = std::fs::File::options().write(true).open(sandbox.path("store/write.lock"));
@@ -19,10 +19,26 @@ fn a_second_interrupt_does_not_wait_for_a_store_that_hangs() {
     let stderr = waiter.child().stderr.take().unwrap();
     let mut said = std::io::BufReader::new(stderr).lines().map(Result::unwrap);
     waiter.signal(Signal::INT);
-    assert!(said.next().unwrap().contains("giving the claim back"));
+    assert!(said.any(|line| line.contains("acquisition cancelled")));
     waiter.signal(Signal::INT);
     waiter.finish().expect(130);
-    assert!(said.next().unwrap().contains("left to expire"));
+    assert!(said.any(|line| line.contains("interrupted again; the claim is left to expire")));
+}
+
+#[test]
+fn an_interrupted_wait_leaves_the_queue_and_says_so() {
+    let sandbox = Sandbox::new();
+    let _holder = sandbox.hold(&["job"], "touch started; sleep 1000");
+    let waiter = sandbox.start(["run", "job", "true"]);
+    eventually("the waiter to queue", || sandbox.waiting("job") == 1);
+    waiter.signal(Signal::INT);
+    let finished = waiter.finish().expect(130);
+    assert!(
+        finished.stderr.contains("interrupted by SIGINT; left the queue"),
+        "{}",
+        finished.stderr
+    );
+    assert_eq!(sandbox.waiting("job"), 0);
 }
 
 #[test]

@@ -76,6 +76,34 @@ fn a_spinner_shows_the_place_in_the_queue() {
 }
 
 #[test]
+fn a_list_fits_the_terminal() {
+    let sandbox = Sandbox::new();
+    for name in ["short", &"long-".repeat(20), &"x".repeat(255)] {
+        sandbox.run(["acquire", name, "--ttl", "60s", "--label", &"words ".repeat(20)]).expect(0);
+    }
+    for columns in [80, 132] {
+        let line = format!("stty cols {columns}; LOCKFAST list");
+        let shown = Running::new(on_terminal(&sandbox, &line)).finish().expect(0).stdout;
+        assert!(shown.contains("QUEUE") && shown.contains("short"), "{shown}");
+        for line in shown.lines() {
+            assert!(line.trim_end().chars().count() <= columns, "{columns}: {line}");
+        }
+    }
+    // Where nobody looks, a name is on one line, for whoever searches it.
+    let listed = sandbox.run(["list"]).expect(0).stdout;
+    assert!(listed.contains(&"x".repeat(255)), "{listed}");
+}
+
+#[test]
+fn a_quiet_wait_shows_no_spinner() {
+    let sandbox = Sandbox::new();
+    let _holder = sandbox.hold(&["job"], "touch started; sleep 1000");
+    let line = "LOCKFAST run job --wait 1s -q true";
+    let finished = Running::new(on_terminal(&sandbox, line)).finish().expect(75);
+    assert_eq!(finished.stdout, "");
+}
+
+#[test]
 fn force_release_asks_on_a_terminal() {
     let sandbox = Sandbox::new();
     sandbox.run(["acquire", "job", "--ttl", "60s"]).expect(0);

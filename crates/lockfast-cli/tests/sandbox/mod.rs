@@ -105,7 +105,7 @@ impl Sandbox {
     }
 
     /// The surroundings of a command.
-    fn settle(&self, command: &mut Command) {
+    pub(crate) fn settle(&self, command: &mut Command) {
         command
             .current_dir(self.directory.path())
             .env("LOCKFAST_URL", &self.url)
@@ -115,6 +115,7 @@ impl Sandbox {
             .env_remove("XDG_STATE_HOME")
             .env_remove("LC_ALL")
             .env_remove("NO_COLOR")
+            .env_remove("RUST_LOG")
             .env_remove("LOCKFAST_HELD")
             .env_remove("LOCKFAST_NAME")
             .env_remove("LOCKFAST_FENCE")

@@ -10,7 +10,7 @@ use crate::arena::{Arena, Client, PATIENCE, finish, name};
 use crate::case::{Case, Group};
 use crate::history::{History, assert_excluded};
 use crate::stepper::{Left, Sweep};
-use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
+use lockfast_core::flaky::{Fault, FaultSwitch, Operation};
 
 pub(super) const GROUP: Group = Group {
     name: "acquisition",

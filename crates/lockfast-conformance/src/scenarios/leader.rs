@@ -12,7 +12,7 @@ use lockfast_core::capability::Order;
 use super::{long_lease, short_lease};
 use crate::arena::{Arena, PATIENCE, finish, name};
 use crate::case::{Case, Group};
-use lockfast_faults::flaky::{Fault, FaultSwitch};
+use lockfast_core::flaky::{Fault, FaultSwitch};
 
 pub(super) const GROUP: Group = Group {
     name: "leader",

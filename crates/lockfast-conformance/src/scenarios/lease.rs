@@ -8,7 +8,7 @@ use super::{LONG_TTL, long_lease, mutex, short_lease};
 use crate::arena::{Arena, PATIENCE, finish, name};
 use crate::case::{Case, Group};
 use crate::stepper::Stepper;
-use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
+use lockfast_core::flaky::{Fault, FaultSwitch, Operation};
 
 pub(super) const GROUP: Group = Group {
     name: "lease",

@@ -8,7 +8,7 @@ use lockfast::{Attempt, ErrorKind, Feature, Locker, Moment, Once, OnceGuard, Ran
 use super::LONG_TTL;
 use crate::arena::{Arena, Client, GRACE, PATIENCE, finish, name};
 use crate::case::{Case, Group};
-use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
+use lockfast_core::flaky::{Fault, FaultSwitch, Operation};
 
 pub(super) const GROUP: Group = Group {
     name: "once",

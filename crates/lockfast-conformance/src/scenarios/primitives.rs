@@ -7,7 +7,7 @@ use lockfast::{Attempt, ErrorKind, Feature, Mode, Moment, Released};
 use super::long_lease;
 use crate::arena::{Arena, finish};
 use crate::case::{Case, Group};
-use lockfast_faults::flaky::FaultSwitch;
+use lockfast_core::flaky::FaultSwitch;
 
 pub(super) const GROUP: Group = Group {
     name: "primitives",

@@ -10,7 +10,7 @@ use crate::arena::{Arena, PATIENCE, finish, name};
 use crate::case::{Case, Group};
 use crate::history::{History, assert_excluded};
 use crate::stepper::Stepper;
-use lockfast_faults::flaky::FaultSwitch;
+use lockfast_core::flaky::FaultSwitch;
 
 pub(super) const GROUP: Group = Group {
     name: "reentrance",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockfast::{Ensured, Error, ErrorKind, Feature, Locker, Moment};
-use lockfast_faults::flaky::{FaultSwitch, Operation};
+use lockfast_core::flaky::{FaultSwitch, Operation};
 
 use super::shared_state::{locker, lockers};
 use crate::arena::{Arena, PATIENCE, finish, name};

@@ -9,7 +9,7 @@ use lockfast::{
     Error, ErrorKind, Expected, Feature, LockView, Locker, Moment, SharedValue, VersionedValue,
     WriteOutcome,
 };
-use lockfast_faults::flaky::{Fault, FaultSwitch, Operation};
+use lockfast_core::flaky::{Fault, FaultSwitch, Operation};
 
 use crate::arena::{Arena, GRACE, PATIENCE, finish, name};
 use crate::case::{Case, Group};

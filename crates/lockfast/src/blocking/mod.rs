@@ -219,7 +219,12 @@ impl Locker {
     /// # Errors
     /// As there, and [`ErrorKind::BlockingInAsync`].
     pub fn connect_as(builder: crate::LockerBuilder, url: &str) -> Result<Self> {
-        block_on(builder.connect(url)).map(Self)
+        Self::of(builder.connect(url))
+    }
+
+    /// The locker that this connects.
+    pub(crate) fn of(connecting: impl Future<Output = Result<crate::Locker>>) -> Result<Self> {
+        block_on(connecting).map(Self)
     }
 
     /// As [`Locker::profile`](crate::Locker::profile).
@@ -424,6 +429,25 @@ impl Locker {
             self.0.settled().await;
             Ok(())
         })
+    }
+
+    /// As [`Locker::shutdown`](crate::Locker::shutdown).
+    ///
+    /// ```
+    /// use lockfast::blocking::Locker;
+    ///
+    /// # fn main() -> lockfast::Result<()> {
+    /// let locker = Locker::connect("memory:")?;
+    /// drop(locker.lock("nightly-report")?);
+    /// locker.shutdown()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there, and [`ErrorKind::BlockingInAsync`].
+    pub fn shutdown(self) -> Result<()> {
+        self.settled()
     }
 
     /// As [`Locker::renew_detached`](crate::Locker::renew_detached).

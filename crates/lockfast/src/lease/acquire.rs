@@ -80,15 +80,15 @@ impl Target {
 
     async fn ask_until_answered(&self, wait: Wait, detached: bool) -> Result<Acquired> {
         let telemetry = &self.store.telemetry;
-        let start = Moment::now();
+        let start = self.store.now();
         let mut attempt = Attempt::new(self, wait)?;
         let mut repeats = Repeats::new(wait, self.policy.retries);
         loop {
-            let asked = Moment::now();
+            let asked = self.store.now();
             let (how, limit) = repeats.next_try(asked, self.policy.request_timeout);
             let error = match self.ask_once(attempt.holder, how, limit, detached).await {
                 Ok(AcquireOutcome::Granted(grant)) if !self.is_late(&grant) => {
-                    telemetry.granted(&self.name, grant.fence, Moment::now().since(start));
+                    telemetry.granted(&self.name, grant.fence, self.store.now().since(start));
                     return Ok(Acquired::Granted { holder: attempt.succeed(), grant });
                 }
                 Ok(AcquireOutcome::Granted(grant)) => self.too_late(&grant),
@@ -96,7 +96,7 @@ impl Target {
                     attempt.settle();
                     if wait != Wait::No {
                         // Earlier tries count too.
-                        refusal.waited = Moment::now().since(start);
+                        refusal.waited = self.store.now().since(start);
                     }
                     telemetry.taken(&self.name, &refusal);
                     return Ok(Acquired::Taken(refusal));
@@ -104,7 +104,7 @@ impl Target {
                 Err(error) => error.with_lock(&self.name),
             };
             telemetry.acquire_failed(&self.name, &error);
-            let Some(pause) = repeats.pause_after(&error, asked, Moment::now()) else {
+            let Some(pause) = repeats.pause_after(&error, asked, self.store.now()) else {
                 attempt.fail(&error, repeats.count > 0);
                 return Err(error);
             };
@@ -138,13 +138,16 @@ impl Target {
         let call = self.store.backend.acquire(request);
         match wait {
             Wait::No => self.store.within(limit, call).await,
-            Wait::Until(end) => self.store.within(end.remaining(Moment::now()) + limit, call).await,
+            Wait::Until(end) => {
+                let left = end.remaining(self.store.now());
+                self.store.within(left + limit, call).await
+            }
             Wait::Forever => call.await,
         }
     }
 
     fn is_late(&self, grant: &Grant) -> bool {
-        deadline_of(grant, self.policy.ttl, self.policy.drift).has_passed(Moment::now())
+        deadline_of(grant, self.policy.ttl, self.policy.drift).has_passed(self.store.now())
     }
 
     fn too_late(&self, grant: &Grant) -> Error {
@@ -152,7 +155,7 @@ impl Target {
             ErrorKind::TooLate,
             format!(
                 "granted too late: the answer took {:?} of a lease of {:?}",
-                Moment::now().since(grant.from),
+                self.store.now().since(grant.from),
                 grant.lasts(self.policy.ttl)
             ),
         )

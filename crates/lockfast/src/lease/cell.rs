@@ -40,6 +40,7 @@ impl LeaseCell {
         policy: Policy,
     ) -> Self {
         store.telemetry.began();
+        let now = store.now();
         Self {
             store,
             name,
@@ -49,12 +50,7 @@ impl LeaseCell {
             scheduled_ns: AtomicU64::new(0),
             granted_at: grant.from,
             mode: Mutex::new(HeldMode::Granted(mode)),
-            state: Mutex::new(LeaseState::new(
-                grant,
-                Moment::now(),
-                policy,
-                lockfast_core::jitter(),
-            )),
+            state: Mutex::new(LeaseState::new(grant, now, policy, lockfast_core::jitter())),
             version: AtomicU64::new(1),
             changed: Notify::new(),
         }
@@ -91,30 +87,36 @@ impl LeaseCell {
     /// The holder wants another ttl. Returns the number of the renewal that asks for it.
     pub(crate) fn extend(self: &Arc<Self>, policy: Policy) -> u64 {
         let wanted = self.state().next_renewal();
-        self.apply(Event::Extended(policy), Moment::now());
+        self.apply(Event::Extended(policy), self.store.now());
         self.store.keeper.track(Arc::clone(self));
         wanted
     }
 
     /// The holder wants a lease of the whole ttl now.
     pub(crate) fn confirm(self: &Arc<Self>) {
-        self.apply(Event::Confirm, Moment::now());
+        self.apply(Event::Confirm, self.store.now());
         self.store.keeper.track(Arc::clone(self));
     }
 
     /// The store answered a renewal, or did not. The next one may be due sooner than the keeper
     /// has planned.
     pub(crate) fn answer(self: &Arc<Self>, event: Event) {
-        self.apply(event, Moment::now());
-        let next = self.state().next_tick();
+        self.apply(event, self.store.now());
+        let next = self.next_look();
         if next.is_some_and(|next| next.host_ns() < self.scheduled_ns.load(Ordering::Relaxed)) {
             self.store.keeper.track(Arc::clone(self));
         }
     }
 
+    /// When the keeper has to look at it, by this machine's clock.
+    pub(crate) fn next_look(&self) -> Option<Moment> {
+        let next = self.state().next_tick();
+        next.map(|next| self.store.clock.on_machine(next))
+    }
+
     /// The state at this moment, with the deadline looked at.
     pub(crate) fn look(self: &Arc<Self>) -> MutexGuard<'_, LeaseState> {
-        let now = Moment::now();
+        let now = self.store.now();
         let state = self.state();
         if state.is_over() || !state.deadline.has_passed(now) {
             return state;

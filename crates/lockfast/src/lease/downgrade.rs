@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lockfast_core::{
-    DowngradeOutcome, DowngradeRequest, Error, ErrorKind, Feature, Mode, Moment, Result, Wait,
+    DowngradeOutcome, DowngradeRequest, Error, ErrorKind, Feature, Mode, Result, Wait,
 };
 
 use super::acquire::Repeats;
@@ -96,7 +96,7 @@ impl LeaseCell {
         let policy = self.state().policy;
         let mut repeats = Repeats::new(Wait::No, policy.retries);
         loop {
-            let asked = Moment::now();
+            let asked = self.store.now();
             if !self.ask_as_reader().map_err(|error| error.with_lock(&self.name))? {
                 return Ok(());
             }
@@ -117,7 +117,7 @@ impl LeaseCell {
             if refused || error.is_without_effect() {
                 self.held_mode().refuse();
             }
-            let Some(pause) = repeats.pause_after(&error, asked, Moment::now()) else {
+            let Some(pause) = repeats.pause_after(&error, asked, self.store.now()) else {
                 return Err(error);
             };
             self.store.sleep(pause).await;

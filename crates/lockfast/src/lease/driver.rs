@@ -61,6 +61,9 @@ impl Driver {
             for cell in self.keeper.take_tracked() {
                 self.enter(cell);
             }
+            if self.keeper.take_jump() {
+                self.enter_all_again();
+            }
             self.look_at_what_is_due();
             self.clean();
             let next = self.schedule.peek().map(|Reverse(entry)| entry.due_ns);
@@ -69,10 +72,19 @@ impl Driver {
     }
 
     fn enter(&mut self, cell: Arc<LeaseCell>) {
-        let due = cell.state().next_tick();
+        let due = cell.next_look();
         if let Some(due) = due {
             cell.scheduled_ns.store(due.host_ns(), Ordering::Relaxed);
             self.schedule.push(Reverse(Entry { due_ns: due.host_ns(), cell }));
+        }
+    }
+
+    /// A clock was set ahead, so that leases are due sooner than they were entered for.
+    fn enter_all_again(&mut self) {
+        for Reverse(Entry { due_ns, cell }) in std::mem::take(&mut self.schedule) {
+            if cell.scheduled_ns.load(Ordering::Relaxed) == due_ns {
+                self.enter(cell);
+            }
         }
     }
 
@@ -91,7 +103,8 @@ impl Driver {
             if cell.scheduled_ns.load(Ordering::Relaxed) != due_ns {
                 continue;
             }
-            if cell.apply(Event::Tick { slack, jitter: jitter() }, now) == Action::Renew {
+            let tick = Event::Tick { slack, jitter: jitter() };
+            if cell.apply(tick, cell.store.now()) == Action::Renew {
                 let late = Duration::from_nanos(now.host_ns().saturating_sub(due_ns));
                 Batch::add(&mut batches, Arc::clone(&cell), late);
             }
@@ -150,7 +163,7 @@ impl Batch {
     /// came of it.
     async fn renew(self) {
         let Self { store, cells, late, .. } = self;
-        let sent = Moment::now();
+        let sent = store.now();
         let mut request_timeout = Duration::MAX;
         let mut asked: Vec<(Arc<LeaseCell>, Renewal)> = Vec::with_capacity(cells.len());
         let mut requests: Vec<RenewRequest> = Vec::with_capacity(cells.len());

@@ -175,7 +175,7 @@ impl Lease {
         match &state.phase {
             Phase::Held | Phase::Jeopardy { .. } => Ok(Checked {
                 fence: self.0.fence,
-                remaining: state.deadline.remaining(Moment::now()),
+                remaining: state.deadline.remaining(self.0.store.now()),
             }),
             Phase::Lost(cause) => Err(self.0.lost_error(cause.clone())),
             Phase::Released => Err(self.not_held()),
@@ -515,12 +515,14 @@ impl Guard {
             undo::start(claim);
             return Ok(Released::AlreadyLost(cause));
         }
-        cell.end(Moment::now());
+        cell.end(cell.store.now());
         let until = cell.state().deadline + claim.entry.lock_delay;
         Ok(match Release::new(claim).await {
             Ok(ReleaseOutcome::Released) => Released::Released,
             Ok(ReleaseOutcome::NotHeld) => Released::AlreadyLost(LossCause::Forgotten),
-            Err(error) => Released::Unknown { expires_in: until.remaining(Moment::now()), error },
+            Err(error) => {
+                Released::Unknown { expires_in: until.remaining(cell.store.now()), error }
+            }
         })
     }
 
@@ -544,7 +546,7 @@ impl Drop for Guard {
         let cell = &self.lease.0;
         let is_last = self.counts && cell.guards.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last && cell.check_process().is_ok() {
-            cell.end(Moment::now());
+            cell.end(cell.store.now());
             undo::start(cell.claim());
         }
     }

@@ -2,7 +2,7 @@
 //! runtime on which stores do their work. Neither waits for the caller's executor, and the
 //! thread does not wait for the stores either.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(crate) struct Keeper {
     tracked: Mutex<Vec<Arc<LeaseCell>>>,
     /// When the thread wakes next, in host nanoseconds.
     next_wake: AtomicU64,
+    /// Whether a clock by which leases go was set ahead.
+    has_jumped: AtomicBool,
 }
 
 static KEEPER: OnceLock<Result<Arc<Keeper>, String>> = OnceLock::new();
@@ -55,6 +57,7 @@ impl Keeper {
             pid: std::process::id(),
             tracked: Mutex::new(Vec::new()),
             next_wake: AtomicU64::new(u64::MAX),
+            has_jumped: AtomicBool::new(false),
         });
         let driver = Driver::new(Arc::clone(&keeper));
         std::thread::Builder::new().name("lockfast-keeper".into()).spawn(move || driver.run())?;
@@ -87,7 +90,7 @@ impl Keeper {
 
     /// Watches over a lease from now on, or again after its times were changed from outside.
     pub(crate) fn track(&self, cell: Arc<LeaseCell>) {
-        let due = cell.state().next_tick().map_or(u64::MAX, |due| due.host_ns());
+        let due = cell.next_look().map_or(u64::MAX, |due| due.host_ns());
         let unseen = {
             let mut tracked = self.tracked();
             tracked.push(cell);
@@ -96,6 +99,16 @@ impl Keeper {
         if due < self.next_wake.load(Ordering::Acquire) || unseen >= UNSEEN_MAX {
             self.alarm.ring();
         }
+    }
+
+    /// A clock by which leases go was set ahead: all of them are looked at anew.
+    pub(crate) fn jump(&self) {
+        self.has_jumped.store(true, Ordering::Release);
+        self.alarm.ring();
+    }
+
+    pub(crate) fn take_jump(&self) -> bool {
+        self.has_jumped.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn take_tracked(&self) -> Vec<Arc<LeaseCell>> {

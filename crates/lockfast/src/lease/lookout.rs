@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lockfast_core::time::Clock;
 use lockfast_core::{HolderView, LockView, Moment, Query, RenewOutcome, RenewRequest, Result};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -19,8 +20,8 @@ use super::state::Event;
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The leases of a store that are looked after.
-#[derive(Default)]
 pub(crate) struct Lookout {
+    clock: Clock,
     watched: Mutex<Watched>,
     /// Rings when the task has to wake sooner than it wanted.
     sooner: Notify,
@@ -49,6 +50,19 @@ enum Next {
 }
 
 impl Lookout {
+    /// One that goes by this clock.
+    pub(crate) fn new(clock: Clock) -> Arc<Self> {
+        let (watched, sooner) = (Mutex::default(), Notify::new());
+        let lookout = Arc::new(Self { clock, watched, sooner });
+        let weak = Arc::downgrade(&lookout);
+        lookout.clock.on_advance(move || {
+            if let Some(lookout) = weak.upgrade() {
+                lookout.sooner.notify_one();
+            }
+        });
+        lookout
+    }
+
     /// Looks after a lease that begins now, until it is forgotten; its number.
     pub(crate) fn watch(self: &Arc<Self>, cell: &Arc<LeaseCell>, now: Moment) -> u64 {
         let due = now + interval(cell);
@@ -80,7 +94,7 @@ impl Lookout {
     /// The task. It keeps no lease, nor the store, while it sleeps.
     async fn run(self: Arc<Self>) {
         while let Some(wakes) = self.ask_what_is_due() {
-            let left = wakes.remaining(Moment::now());
+            let left = wakes.remaining(self.clock.now());
             // Either is a reason to look.
             let _ = tokio::time::timeout(left, self.sooner.notified()).await;
         }
@@ -89,7 +103,7 @@ impl Lookout {
     /// Begins to ask for each lease whose time has come; when the next one's comes. `None` when there is
     /// none at all, and the task ends.
     fn ask_what_is_due(self: &Arc<Self>) -> Option<Moment> {
-        let now = Moment::now();
+        let now = self.clock.now();
         let mut watched = self.watched();
         let mut next: Option<Moment> = None;
         for (number, entry) in &mut watched.leases {
@@ -113,7 +127,7 @@ impl Lookout {
 
     async fn ask(self: Arc<Self>, number: u64, cell: Arc<LeaseCell>) {
         if is_known(&cell).await {
-            let due = Moment::now() + interval(&cell);
+            let due = self.clock.now() + interval(&cell);
             let mut watched = self.watched();
             if let Some(entry) = watched.leases.get_mut(&number) {
                 entry.next = Next::Due(due);
@@ -141,13 +155,13 @@ async fn is_known(cell: &Arc<LeaseCell>) -> bool {
         return true;
     }
     // It does not create, and it tells the cause.
-    let left = cell.state().deadline.remaining(Moment::now());
+    let left = cell.state().deadline.remaining(store.now());
     let ttl = store.backend.profile().ttl.fit(left);
     let (name, lock_delay) = (cell.name.clone(), policy.lock_delay);
     let request = RenewRequest { name, holder: cell.holder, ttl, lock_delay };
     let answer = store.within(limit, store.backend.renew(vec![request])).await;
     let Ok([RenewOutcome::Lost(cause)]) = answer.as_deref() else { return true };
-    cell.apply(Event::Lost(cause.clone()), Moment::now());
+    cell.apply(Event::Lost(cause.clone()), store.now());
     false
 }
 

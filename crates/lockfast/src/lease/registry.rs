@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use lockfast_core::{HolderId, LossCause, LossReport, Moment, SessionId};
+use lockfast_core::{HolderId, LossCause, LossReport, SessionId};
 
 use super::cell::LeaseCell;
 use super::sessions::Sessions;
@@ -63,7 +63,7 @@ impl Registry {
             told.or(ended)
         };
         if let Some(cause) = lost {
-            cell.apply(Event::Lost(cause), Moment::now());
+            cell.apply(Event::Lost(cause), cell.store.now());
         }
     }
 
@@ -93,7 +93,7 @@ impl Registry {
             None => None,
         };
         if let Some(cell) = cell {
-            cell.apply(Event::Lost(cause), Moment::now());
+            cell.apply(Event::Lost(cause), cell.store.now());
         }
     }
 
@@ -116,9 +116,8 @@ impl Registry {
             };
             members.into_iter().filter_map(find).collect()
         };
-        let now = Moment::now();
         for cell in cells {
-            cell.apply(Event::Lost(cause.clone()), now);
+            cell.apply(Event::Lost(cause.clone()), cell.store.now());
         }
     }
 
@@ -139,7 +138,7 @@ impl Registry {
             }
         };
         if let Some(cell) = cell {
-            cell.apply(Event::Lost(cause), Moment::now());
+            cell.apply(Event::Lost(cause), cell.store.now());
         }
     }
 

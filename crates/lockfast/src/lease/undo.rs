@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lockfast_core::{
-    BoxFuture, HolderId, LockName, Moment, ReleaseOutcome, ReleaseRequest, Result, jitter,
+    BoxFuture, HolderId, LockName, ReleaseOutcome, ReleaseRequest, Result, jitter,
 };
 use tokio::sync::Notify;
 
@@ -69,16 +69,16 @@ fn finish(claim: Claim, mut call: ReleaseCall) {
     let runtime = claim.store.keeper.runtime().clone();
     let counted = Counted::new(&claim.store, Some(claim.entry.name.clone()));
     runtime.spawn(async move {
-        let until = Moment::now() + claim.entry.ttl + claim.entry.lock_delay;
+        let until = claim.store.now() + claim.entry.ttl + claim.entry.lock_delay;
         let mut pause = Duration::from_millis(20);
         while call.await.is_err() {
-            if until.has_passed(Moment::now()) {
+            if until.has_passed(claim.store.now()) {
                 if claim.entry.may_wait {
                     Undoing::owe(&claim.store, claim.entry);
                 }
                 break;
             }
-            tokio::time::sleep(pause.mul_f64(0.5 + jitter())).await;
+            claim.store.sleep(pause.mul_f64(0.5 + jitter())).await;
             pause = (pause * 2).min(Duration::from_secs(1));
             call = Box::pin(claim.clone().release());
         }

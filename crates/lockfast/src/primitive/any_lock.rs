@@ -211,7 +211,7 @@ impl AnyLock {
     /// # Errors
     /// As there.
     pub async fn acquire(&self) -> Result<Guard> {
-        self.acquire_until(self.wait_from(Moment::now())).await
+        self.acquire_until(self.wait_from(self.store().now())).await
     }
 
     pub(crate) async fn acquire_until(&self, wait: Wait) -> Result<Guard> {
@@ -245,12 +245,13 @@ impl AnyLock {
     /// # Errors
     /// As there.
     pub async fn acquire_full(&self) -> Result<Guard> {
-        let wait = self.wait_from(Moment::now());
+        let wait = self.wait_from(self.store().now());
+        let is_open = || wait.until().is_none_or(|end| !end.has_passed(self.store().now()));
         loop {
             let guard = self.acquire_until(wait).await?;
             match guard.full().await {
                 Ok(()) => return Ok(guard),
-                Err(error) if is_expiry(&error) && wait.is_open() => {}
+                Err(error) if is_expiry(&error) && is_open() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -264,7 +265,7 @@ impl AnyLock {
     /// # Errors
     /// As there.
     pub async fn acquire_as(&self, holder: &Holder) -> Result<Guard> {
-        let now = Moment::now();
+        let now = self.store().now();
         match self.take_as(holder, now, self.wait_from(now)).await? {
             Attempt::Acquired(guard) => Ok(guard),
             Attempt::Taken(refusal) => Err(Error::taken(&self.target.name, refusal)),
@@ -279,7 +280,7 @@ impl AnyLock {
     /// # Errors
     /// As there.
     pub async fn try_acquire_as(&self, holder: &Holder) -> Result<Attempt> {
-        self.take_as(holder, Moment::now(), Wait::No).await
+        self.take_as(holder, self.store().now(), Wait::No).await
     }
 
     /// Takes a place of the holder's that it has, or asks the store for one. Who asks keeps the seat
@@ -296,7 +297,7 @@ impl AnyLock {
             Wait::Forever => Some(seat.asking.lock().await),
         };
         let Some(_asking) = asking else {
-            return self.refuse(Moment::now().since(start)).await.map(Attempt::Taken);
+            return self.refuse(self.store().now().since(start)).await.map(Attempt::Taken);
         };
         // Who asked before may have got it, and may have it in another mode by now.
         if let Some(guard) = holder.again(&self.target) {
@@ -357,7 +358,7 @@ impl AnyLock {
         self.check()?;
         let profile = self.target.store.backend.profile();
         profile.require(Feature::Detached).map_err(|error| error.with_lock(self.name()))?;
-        let wait = self.wait_from(Moment::now());
+        let wait = self.wait_from(self.store().now());
         let Target { name, policy, store, .. } = &self.target;
         match self.target.ask(wait, true).await? {
             Acquired::Granted { holder, grant } => {

@@ -33,6 +33,8 @@ pub enum Attempt<G = Guard> {
 
 impl<G> Attempt<G> {
     /// The guard, unless somebody else has it. See [`Attempt`] for an example.
+    #[doc(alias = "ok")]
+    #[doc(alias = "into_option")]
     pub fn acquired(self) -> Option<G> {
         match self {
             Self::Acquired(guard) => Some(guard),

@@ -315,7 +315,7 @@ impl Candidate {
                     return None;
                 }
             }
-            self.stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await?;
+            self.stop.run_until_cancelled(self.lock.store().sleep(PAUSE)).await?;
         }
     }
 

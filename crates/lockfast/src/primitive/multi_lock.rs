@@ -146,7 +146,7 @@ impl MultiLock {
     /// As [`Mutex::acquire`](crate::Mutex::acquire), and [`ErrorKind::Lost`] when one was lost while
     /// another was waited for; then none is held.
     pub async fn acquire(&self) -> Result<MultiGuard> {
-        let now = Moment::now();
+        let now = self.locks.first().map_or_else(Moment::now, |lock| lock.store().now());
         let waits = self.locks.iter().map(|lock| lock.wait_from(now));
         let shortest = waits.min_by_key(|wait| match wait {
             Wait::No => Duration::ZERO,

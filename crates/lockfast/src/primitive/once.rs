@@ -190,7 +190,7 @@ impl Once {
         Ok(match job.target.acquire(Wait::No, detached).await? {
             // Not before the store began to count, so that it keeps the lock for long enough.
             Ok(cell) => {
-                let started = Moment::now();
+                let started = job.target.store.now();
                 // Nothing renews it, so no renewal tells that it was taken away.
                 let watch = job.target.store.lookout.watch(&cell, started);
                 let (lease, job) = (Lease(cell), Arc::clone(job));
@@ -301,7 +301,7 @@ impl Job {
         let Target { store, name, policy, .. } = &self.target;
         let (name, limit) = (name.clone(), policy.request_timeout);
         let holder = ending.holder;
-        let elapsed = Moment::now().since(ending.started);
+        let elapsed = store.now().since(ending.started);
         let ttl = match self.rest(elapsed, ending.is_as_begun) {
             Rest::None => {
                 let request = ReleaseRequest { name, holder };
@@ -344,8 +344,8 @@ impl Job {
         undo::work(&store, async move {
             let mut is_done = call.await.is_ok();
             let mut pause = PAUSE_MIN;
-            while !is_done && !ending.until.has_passed(Moment::now()) {
-                tokio::time::sleep(pause.mul_f64(0.5 + jitter())).await;
+            while !is_done && !ending.until.has_passed(self.target.store.now()) {
+                self.target.store.sleep(pause.mul_f64(0.5 + jitter())).await;
                 pause = (pause * 2).min(PAUSE_MAX);
                 is_done = self.give_back(&ending).await.is_ok();
             }
@@ -501,7 +501,7 @@ impl OnceGuard {
             return Ok(Released::AlreadyLost(cause));
         }
         Ok(finish.await.unwrap_or_else(|error| Released::Unknown {
-            expires_in: until.remaining(Moment::now()),
+            expires_in: until.remaining(self.lease.0.store.now()),
             error,
         }))
     }
@@ -517,7 +517,7 @@ impl OnceGuard {
         };
         let ending = self.ending();
         let until = ending.until;
-        cell.end(Moment::now());
+        cell.end(cell.store.now());
         cell.store.lookout.forget(self.watch);
         (loss, until, Finish::new(Arc::clone(&self.job), ending))
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use lockfast_core::error::quote;
 use lockfast_core::view::exact;
 use lockfast_core::{
-    Error, ErrorKind, Expected, Feature, LockName, LockView, Mode, Moment, Refusal, Result,
-    Version, VersionedValue, Wait, WriteOutcome,
+    Error, ErrorKind, Expected, Feature, LockName, LockView, Mode, Refusal, Result, Version,
+    VersionedValue, Wait, WriteOutcome,
 };
 
 use super::any_lock::AnyLock;
@@ -320,7 +320,7 @@ impl Refresh {
 
     async fn start_as(&self, kind: Kind) -> Result<RefreshAttempt> {
         self.lock.check()?;
-        let wait = self.lock.wait_from(Moment::now());
+        let wait = self.lock.wait_from(self.lock.store().now());
         loop {
             let last = match self.read(kind).await? {
                 Some(Stored { worth: Worth::Fresh, bytes, .. }) => {

@@ -93,9 +93,9 @@ impl Patience<'_> {
 
     /// Pauses before the store is asked again; the error when that is of no use.
     pub(super) async fn pause_after(&mut self, error: Error) -> Result<()> {
-        let pause = self.repeats.pause_after(&error, self.asked, Moment::now());
+        let pause = self.repeats.pause_after(&error, self.asked, self.value.store.now());
         self.value.store.sleep(pause.ok_or(error)?).await;
-        self.asked = Moment::now();
+        self.asked = self.value.store.now();
         Ok(())
     }
 }
@@ -334,7 +334,7 @@ impl SharedValue {
     /// For one who waits for the value to change.
     pub(super) fn patience(&self) -> Patience<'_> {
         let repeats = Repeats::new(Wait::Forever, self.retries);
-        Patience { value: self, repeats, asked: Moment::now() }
+        Patience { value: self, repeats, asked: self.store.now() }
     }
 
     async fn update_by<F, Fut>(

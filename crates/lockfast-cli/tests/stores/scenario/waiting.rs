@@ -23,7 +23,7 @@ pub(super) const GROUP: Group = Group {
 /// B13: it runs longer than a lock is handed over for.
 fn a_job_after_a_wait_runs_to_its_end(stage: &Stage<'_>) {
     let holder = stage.hold_until_go(&[]);
-    let next = stage.queue(&["--wait", "60s"], "sleep 3; echo done; exit 7", 1);
+    let next = stage.queue(&["--wait", "60s", "-q"], "sleep 3; echo done; exit 7", 1);
     stage.go();
     holder.finish().expect(0);
     let finished = next.finish().expect(7);

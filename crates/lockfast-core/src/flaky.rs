@@ -1,29 +1,39 @@
-//! A store whose link is bad: every operation can be made to fail, hang, come late, or act
+//! A store whose link is bad, for tests: every operation can be made to fail, hang, come late, or act
 //! without an answer.
 
+use std::future::{Future as _, pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
-use lockfast_core::{
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::{
     AcquireOutcome, AcquireRequest, Backend, BoxFuture, DowngradeOutcome, DowngradeRequest, Error,
     ErrorKind, EventStream, LockName, LockView, Profile, Query, ReleaseOutcome, ReleaseRequest,
     RenewOutcome, RenewRequest, Result, RevokeOutcome, RevokeRequest, VersionedValue, WriteOutcome,
     WriteRequest,
 };
-use tokio::runtime::Handle;
 
 /// What happens to an operation on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
+    #[default]
     Pass,
     /// It fails before it reaches the store, and may be tried again.
     Fail,
+    /// Likewise, and what has reached the store and waits there fails, too.
+    Cut,
     /// It is refused before it reaches the store, for good.
     Refuse,
     /// It reaches nobody, and there is no answer.
     Hang,
+    /// It reaches the store, or its answer comes, when another fault is set.
+    Pause,
     /// It arrives this much later.
     DelayRequest(Duration),
     /// Its answer arrives this much later.
@@ -55,19 +65,23 @@ pub struct FaultSwitch(Arc<Switches>);
 
 #[derive(Debug, Default)]
 struct Switches {
-    faults: Mutex<[Option<Fault>; 6]>,
-    counts: [AtomicUsize; 6],
+    faults: watch::Sender<Faults>,
+    counts: [AtomicUsize; OPERATIONS],
 }
+
+const OPERATIONS: usize = 6;
+
+type Faults = [Fault; OPERATIONS];
 
 impl FaultSwitch {
     /// Sets the fault of one operation, for those that start from now on.
     pub fn set(&self, operation: Operation, fault: Fault) {
-        self.0.faults.lock().expect("no panic")[operation as usize] = Some(fault);
+        self.0.faults.send_modify(|faults| faults[operation as usize] = fault);
     }
 
     /// Sets the fault of all operations.
     pub fn set_all(&self, fault: Fault) {
-        *self.0.faults.lock().expect("no panic") = [Some(fault); 6];
+        self.0.faults.send_replace([fault; OPERATIONS]);
     }
 
     /// How often an operation was begun.
@@ -75,13 +89,67 @@ impl FaultSwitch {
         self.0.counts[operation as usize].load(Ordering::SeqCst)
     }
 
-    fn begin(&self, operation: Operation) -> Fault {
+    fn begin(&self, operation: Operation) -> Way {
         self.0.counts[operation as usize].fetch_add(1, Ordering::SeqCst);
-        self.0.faults.lock().expect("no panic")[operation as usize].unwrap_or(Fault::Pass)
+        Way { faults: self.0.faults.subscribe(), operation }
+    }
+}
+
+/// The way of one operation, there and back.
+struct Way {
+    faults: watch::Receiver<Faults>,
+    operation: Operation,
+}
+
+impl Way {
+    /// What happens on the way, once it is not paused.
+    async fn open(&mut self) -> Fault {
+        self.until(|fault| fault != Fault::Pause).await
+    }
+
+    async fn until(&mut self, is_meant: impl Fn(Fault) -> bool) -> Fault {
+        let operation = self.operation as usize;
+        let meant = self.faults.wait_for(|faults| is_meant(faults[operation])).await;
+        let fault = meant.ok().map(|faults| faults[operation]);
+        match fault {
+            Some(fault) => fault,
+            // Nobody sets anything any more.
+            None => pending().await,
+        }
+    }
+
+    /// The answer of the store to what has reached it, unless the link is cut meanwhile.
+    async fn pass<T>(&mut self, mut answer: BoxFuture<'_, Result<T>>) -> Result<T> {
+        let answered = {
+            let mut cut = pin!(self.until(|fault| fault == Fault::Cut));
+            poll_fn(|context| match answer.as_mut().poll(context) {
+                Poll::Ready(answer) => Poll::Ready(answer),
+                Poll::Pending => cut.as_mut().poll(context).map(|_| Err(unreachable())),
+            })
+            .await
+        };
+        match self.open().await {
+            Fault::Cut => Err(unreachable()),
+            _ => answered,
+        }
     }
 }
 
 /// A store behind a bad link.
+///
+/// ```
+/// use std::sync::Arc;
+/// use lockfast_core::flaky::{Fault, FaultSwitch, Flaky};
+/// use lockfast_core::Backend;
+/// use tokio::runtime::Handle;
+///
+/// fn breakable(store: Arc<dyn Backend>, switch: &FaultSwitch, timers: Handle) -> Arc<dyn Backend> {
+///     Arc::new(Flaky::new(store, switch.clone(), timers))
+/// }
+///
+/// let switch = FaultSwitch::default();
+/// switch.set_all(Fault::Cut); // for every store that `switch` was given to
+/// ```
 #[derive(Debug)]
 pub struct Flaky {
     inner: Arc<dyn Backend>,
@@ -103,11 +171,12 @@ impl Flaky {
     ) -> BoxFuture<'a, Result<T>> {
         Box::pin(async move {
             let timers = &self.timers;
-            match self.switch.begin(operation) {
-                Fault::Pass => act().await,
-                Fault::Fail => Err(unreachable()),
+            let mut way = self.switch.begin(operation);
+            match way.open().await {
+                Fault::Pass | Fault::Pause => way.pass(act()).await,
+                Fault::Fail | Fault::Cut => Err(unreachable()),
                 Fault::Refuse => Err(Error::new(ErrorKind::Permission, "refused by a test")),
-                Fault::Hang => std::future::pending().await,
+                Fault::Hang => pending().await,
                 Fault::DelayRequest(delay) => {
                     sleep(timers, delay).await;
                     act().await
@@ -181,10 +250,36 @@ impl Backend for Flaky {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
     use std::task::{Context, Waker};
 
     use super::*;
+
+    /// What is paused goes on, and what is cut fails, also what is on its way.
+    #[tokio::test]
+    async fn a_way_is_paused_and_cut_in_both_directions() {
+        let (switch, mut context) = (FaultSwitch::default(), Context::from_waker(Waker::noop()));
+        switch.set_all(Fault::Pause);
+        let mut way = switch.begin(Operation::Other);
+        let mut opened = Box::pin(async { (way.open().await, way) });
+        assert!(opened.as_mut().poll(&mut context).is_pending());
+        switch.set_all(Fault::Pass);
+        let (fault, mut way) = opened.await;
+        assert_eq!(fault, Fault::Pass);
+        // The store answers while the way back is paused.
+        switch.set_all(Fault::Pause);
+        let mut answer = Box::pin(async { (way.pass(Box::pin(async { Ok(7) })).await, way) });
+        assert!(answer.as_mut().poll(&mut context).is_pending());
+        switch.set_all(Fault::Pass);
+        let (answer, mut way) = answer.await;
+        assert_eq!(answer.unwrap(), 7);
+        // The store does not answer, and the way is cut.
+        let mut waiting = pin!(way.pass::<()>(Box::pin(pending())));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        switch.set_all(Fault::Fail);
+        assert!(waiting.as_mut().poll(&mut context).is_pending(), "only for those that start");
+        switch.set_all(Fault::Cut);
+        assert_eq!(waiting.await.unwrap_err().kind(), ErrorKind::Unreachable);
+    }
 
     /// B180: a delay is on the timers that were lent, and needs no runtime of its caller.
     #[test]

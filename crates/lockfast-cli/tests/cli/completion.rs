@@ -1,0 +1,121 @@
+//! What shells complete. bash is run; zsh and fish are given the same words.
+
+use std::process::Command;
+
+use lockfast_core::Moment;
+
+use crate::sandbox::{Running, Sandbox, undisturbed};
+
+fn with_locks() -> Sandbox {
+    let sandbox = Sandbox::new();
+    for name in ["nightly:report", "nightly:mail", "a b", "build"] {
+        sandbox.run(["acquire", name, "--ttl", "60s"]).expect(0);
+    }
+    sandbox
+}
+
+fn complete(sandbox: &Sandbox, words: &[&str]) -> Vec<String> {
+    let finished = sandbox.run(["__complete"].iter().chain(words)).expect(0);
+    assert_eq!(finished.stderr, "");
+    finished.stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn names_are_offered_where_a_name_belongs() {
+    let sandbox = with_locks();
+    let all = ["a b", "build", "nightly:mail", "nightly:report"];
+    let other = format!("embedded:{}", sandbox.path("other").display());
+    for (words, expected) in [
+        (&["show", ""] as &[&str], &all as &[&str]),
+        (&["show", "nightly:"], &all[2..]),
+        (&["run", "--ttl", "5s", "-n", "b"], &["build"]),
+        (&["-v", "force-release", "--reason", "x", "n"], &all[2..]),
+        (&["watch", "x"], &[]),
+        (&["show", "--on", &other, ""], &[]),
+        (&["show", "--on", "foo:", ""], &[]),
+        (&["run", "--ttl", ""], &[]),
+        (&["run", "build", ""], &[]),
+        (&["run", "build", "--", ""], &[]),
+        (&["show", "-"], &[]),
+        (&["show", "--no-such-option", ""], &[]),
+        (&["list", ""], &[]),
+        (&["refresh", "--for", "5m", ""], &[]),
+        (&[""], &[]),
+        (&[], &[]),
+    ] {
+        assert_eq!(complete(&sandbox, words), expected, "{words:?}");
+    }
+    assert!(!sandbox.path("other").exists(), "a store was made");
+}
+
+#[test]
+fn stores_of_the_config_file_are_offered() {
+    let sandbox = Sandbox::new();
+    let config = "[store.prod]\nurl = 'redis://a:geheim@h'\n[store.stage]\nurl = 'x:'\n";
+    std::fs::write(sandbox.path("named.toml"), config).unwrap();
+    let names = complete(&sandbox, &["--config", "named.toml", "show", "--on", ""]);
+    assert_eq!(names, ["prod", "stage"]);
+    assert_eq!(complete(&sandbox, &["--config=named.toml", "show", "--on", "p"]), ["prod"]);
+    assert_eq!(complete(&sandbox, &["show", "--on", ""]), [""; 0]);
+}
+
+/// Here of a server that never answers.
+#[test]
+fn nobody_who_types_waits_for_a_store() {
+    let sandbox = Sandbox::new();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}?request_timeout=60s", silent.local_addr().unwrap());
+    let start = Moment::now();
+    assert_eq!(complete(&sandbox, &["show", "--on", &url, ""]), [""; 0]);
+    let took = Moment::now().since(start);
+    assert!(took.as_secs() < 20, "{took:?}");
+}
+
+/// A script that presses the key after `line`, whose words are broken as bash does it.
+fn in_bash(sandbox: &Sandbox, line: &str, words: &[&str], current: &str) -> Vec<String> {
+    let script = "eval \"$(\"$1\" completions bash)\"
+COMP_LINE=$2 COMP_POINT=${#2} COMP_WORDS=(\"${@:4}\") COMP_CWORD=$(($# - 4))
+_lockfast_ask \"$1\" \"$3\" \"\"
+printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut command: Command = undisturbed("bash");
+    let binary = env!("CARGO_BIN_EXE_lockfast");
+    let typed = line.replacen("lockfast", binary, 1);
+    command.args(["--norc", "-c", script, "bash", binary, &typed, current]);
+    command.arg(binary).args(&words[1..]);
+    sandbox.settle(&mut command);
+    let finished = Running::new(command).finish().expect(0);
+    assert_eq!(finished.stderr, "", "{line}");
+    finished.stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_names() {
+    let sandbox = with_locks();
+    let found = in_bash(&sandbox, "lockfast show n", &["lockfast", "show", "n"], "n");
+    assert_eq!(found, ["nightly:mail", "nightly:report"]);
+    // bash has cut the word at the colon, and wants the rest of it alone.
+    let words = ["lockfast", "show", "nightly", ":"];
+    assert_eq!(in_bash(&sandbox, "lockfast show nightly:", &words, ""), ["mail", "report"]);
+    let words = ["lockfast", "show", "nightly", ":", "r"];
+    assert_eq!(in_bash(&sandbox, "lockfast show nightly:r", &words, "r"), ["report"]);
+    let url = sandbox.url();
+    let path = url.split_once(':').unwrap().1;
+    let line = format!("lockfast --on {url}  run -n b");
+    let words = ["lockfast", "--on", "embedded", ":", path, "run", "-n", "b"];
+    assert_eq!(in_bash(&sandbox, &line, &words, "b"), ["build"]);
+    // A space is written so that the shell takes it for a part of the name.
+    let found = in_bash(&sandbox, "lockfast show a", &["lockfast", "show", "a"], "a");
+    assert_eq!(found, ["a\\ b"]);
+    // Everything else is as it was generated.
+    let found = in_bash(&sandbox, "lockfast show --js", &["lockfast", "show", "--js"], "--js");
+    assert_eq!(found, ["--json"]);
+}
+
+#[test]
+fn the_scripts_ask_for_names() {
+    let sandbox = Sandbox::new();
+    for (shell, count) in [("bash", 1), ("zsh", 1), ("fish", 1), ("elvish", 0), ("powershell", 0)] {
+        let script = sandbox.run(["completions", shell]).expect(0).stdout;
+        assert_eq!(script.matches("__complete").count(), count, "{shell}");
+    }
+}
