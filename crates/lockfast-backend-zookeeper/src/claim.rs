@@ -413,6 +413,11 @@ impl Worker {
         self.claim.answer(Ok(AcquireOutcome::Granted(grant)));
     }
 
+    /// How many in this process want the lock.
+    fn crowd_size(&self) -> usize {
+        self.member.as_ref().map_or(1, Member::crowd_size)
+    }
+
     fn depend_on(&self, session: &Arc<Session>) {
         self.claim.session.send_replace(Some(Arc::clone(session)));
     }

@@ -161,9 +161,9 @@ impl Crowds {
 }
 
 impl Member {
-    /// Whether nobody else in this process has a claim on the lock.
-    pub(crate) fn is_alone(&self) -> bool {
-        lock(&self.crowds.by_lock).get(&self.name).is_none_or(|crowd| crowd.size <= 1)
+    /// How many in this process have a claim on the lock.
+    pub(crate) fn crowd_size(&self) -> usize {
+        lock(&self.crowds.by_lock).get(&self.name).map_or(0, |crowd| crowd.size)
     }
 
     /// Its node is made. Tells that of the claim just before it, if that is one of this process: each
@@ -203,11 +203,11 @@ mod tests {
         let name = |text: &str| LockName::new(text).unwrap();
         let first = crowds.join(&name("a"));
         let other = crowds.join(&name("b"));
-        assert!(first.is_alone() && other.is_alone());
+        assert_eq!([&first, &other].map(Member::crowd_size), [1, 1]);
         let second = crowds.join(&name("a"));
-        assert!(!first.is_alone() && !second.is_alone() && other.is_alone());
+        assert_eq!([&first, &second, &other].map(Member::crowd_size), [2, 2, 1]);
         drop(second);
-        assert!(first.is_alone());
+        assert_eq!(first.crowd_size(), 1);
         drop((first, other));
         assert!(lock(&crowds.by_lock).is_empty());
     }

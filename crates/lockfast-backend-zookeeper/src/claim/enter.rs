@@ -105,8 +105,9 @@ impl Worker {
         self.store.check_length(lasts)?;
         let is_free = match self.store.crowds.outlook(&self.claim.name) {
             _ if self.is_behind_others() => false,
+            _ if !self.claim.state().wait.is_open() => true,
             Some(Outlook::Free) => true,
-            Some(Outlook::Wanted) if self.may_wait_alone() => false,
+            Some(Outlook::Wanted) if self.claim.mode == Mode::Exclusive => false,
             _ => {
                 // Who finds it free has the session that it needs then.
                 let (holding, is_free) = tokio::join!(self.store.holding(lasts), self.look_ahead());
@@ -129,14 +130,10 @@ impl Worker {
         }
     }
 
-    /// Whether the claim waits until nobody else has the lock.
-    fn may_wait_alone(&self) -> bool {
-        self.claim.mode == Mode::Exclusive && self.claim.state().wait.is_open()
-    }
-
-    /// Whether it most likely does so behind another of this process.
+    /// Whether the claim most likely has to wait for another of this process.
     fn is_behind_others(&self) -> bool {
-        self.may_wait_alone() && self.member.as_ref().is_some_and(|member| !member.is_alone())
+        let may_wait = self.claim.mode == Mode::Exclusive && self.claim.state().wait.is_open();
+        may_wait && self.crowd_size() > 1
     }
 
     fn prefix(&self, session: &Session) -> String {

@@ -16,6 +16,8 @@ use crate::wire::NodeWatcher;
 
 /// How often a claim looks although nothing was told, once or up to twice that: a net, not the way.
 const POLL: Duration = Duration::from_secs(10);
+/// How many of a process do so. More take turns, so that a long line costs no more than this.
+const POLLERS: usize = 100;
 
 /// After so many answers that were late a brief grant is told as it is.
 const CONFIRMATIONS_MAX: usize = 5;
@@ -226,13 +228,14 @@ impl Worker {
                 None => std::future::pending().await,
             }
         };
+        let turns = 1 + self.crowd_size() / POLLERS;
         tokio::select! {
             () = watchers.ahead.notified() => {}
             () = watchers.own.notified() => {}
             () = self.claim.notice.notified() => {}
             () = waiting => {}
             () = place.session.ended() => {}
-            () = sleep(POLL.mul_f64(1.0 + jitter())) => {}
+            () = sleep(POLL.mul_f64((1.0 + jitter()) * turns as f64)) => {}
         }
     }
 
