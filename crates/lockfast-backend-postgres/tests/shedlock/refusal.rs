@@ -57,7 +57,7 @@ async fn a_table_of_another_shape() {
     postgres.sql("CREATE TABLE g (LIKE shedlock INCLUDING ALL)");
     let locker = connect(&format!("{}&table=g", url(&postgres))).await;
     let error = failure(&locker, NAME).await;
-    check_error(&error, ErrorKind::Permission, &["rights"]);
+    check_error(&error, ErrorKind::Permission, &["privileges"]);
     let locker = connect(&url(&postgres)).await;
     postgres.sql("DROP TABLE shedlock");
     let error = failure(&locker, NAME).await;
