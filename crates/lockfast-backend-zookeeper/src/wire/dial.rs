@@ -1,5 +1,6 @@
 //! Finds a server that serves, and opens or resumes a session there.
 
+use std::io;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -253,15 +254,9 @@ impl Dialer {
     }
 
     async fn connect(&self, host: &Host) -> Result<Stream, Refusal> {
-        let stream = tcp::connect(&host.name, host.port, KEEPALIVE).await.map_err(|error| {
-            let message = match error {
-                Unconnected::Unknown(error) => {
-                    format!("{} cannot be found: {error}", quote(&host.name))
-                }
-                Unconnected::Failed(error) => format!("{host} cannot be reached: {error}"),
-            };
-            Refusal::Here(Failure::new(ErrorKind::Unreachable, message))
-        })?;
+        let stream = tcp::connect(&host.name, host.port, KEEPALIVE)
+            .await
+            .map_err(|error| Refusal::Here(no_connection(host, &error)))?;
         let Some(encryption) = &self.encryption else { return Ok(Box::new(stream)) };
         let failed =
             |message: String| Refusal::Here(Failure::new(ErrorKind::TlsHandshake, message));
@@ -273,6 +268,23 @@ impl Dialer {
     }
 }
 
+fn no_connection(host: &Host, error: &Unconnected) -> Failure {
+    let message = match error {
+        Unconnected::Unknown(error) => format!("{} cannot be found: {error}", quote(&host.name)),
+        // Servers take a connection before they know whether there is room for it.
+        Unconnected::Failed(error) if is_cut(error) => {
+            return no_zookeeper(host, &failure::of_break(error.to_string()));
+        }
+        Unconnected::Failed(error) => format!("{host} cannot be reached: {error}"),
+    };
+    Failure::new(ErrorKind::Unreachable, message)
+}
+
+/// Whether the server had taken the connection, and ended it before anything was sent.
+fn is_cut(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
 fn no_zookeeper(host: &Host, failure: &Failure) -> Failure {
     let said = failure.message();
     let message = format!(
@@ -281,4 +293,21 @@ fn no_zookeeper(host: &Host, failure: &Failure) -> Failure {
          (zookeepers:)"
     );
     Failure::new(ErrorKind::Unreachable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B260
+    #[test]
+    fn a_connection_that_is_taken_and_ended_may_be_one_too_many() {
+        let host = Host { name: "h".into(), port: 2181 };
+        let said = |kind: io::ErrorKind| {
+            no_connection(&host, &Unconnected::Failed(kind.into())).message().to_owned()
+        };
+        assert!(said(io::ErrorKind::BrokenPipe).contains("maxClientCnxns"));
+        assert!(said(io::ErrorKind::ConnectionReset).contains("maxClientCnxns"));
+        assert!(said(io::ErrorKind::ConnectionRefused).contains("cannot be reached"));
+    }
 }
