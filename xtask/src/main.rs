@@ -85,6 +85,11 @@ const COMMANDS: &[Command] = &[
         run: bench::run,
     },
     Command {
+        name: "chart",
+        about: "draw the hand-over figures of the docs; --write updates the picture",
+        run: bench::chart::run,
+    },
+    Command {
         name: "choose",
         about: "measure all stores side by side: choose [--write | --blank] [STORE…]",
         run: choose::run,
