@@ -17,6 +17,7 @@ mod package;
 mod page;
 mod repeat;
 mod setup;
+mod site;
 mod soak;
 mod step;
 mod suite;
@@ -108,6 +109,11 @@ const COMMANDS: &[Command] = &[
         name: "repeat",
         about: "run the tests of a store COUNT times in a row: repeat COUNT [STORE…]",
         run: repeat::run,
+    },
+    Command {
+        name: "site",
+        about: "build the documentation as a site with mdBook, and check all its links",
+        run: site::run,
     },
     Command {
         name: "soak",
