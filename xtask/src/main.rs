@@ -15,6 +15,7 @@ mod metrics;
 mod operations;
 mod package;
 mod page;
+mod record;
 mod repeat;
 mod setup;
 mod site;
@@ -104,6 +105,11 @@ const COMMANDS: &[Command] = &[
         name: "metrics",
         about: "the reference of metrics, from observe.rs; --write updates the docs",
         run: metrics::run,
+    },
+    Command {
+        name: "record",
+        about: "record the first minute of the command for the README; --write updates the picture",
+        run: record::run,
     },
     Command {
         name: "repeat",
