@@ -1,5 +1,5 @@
 //! Two jobs and an operator on three terminals, as a picture of what the command really prints. Each
-//! line appears when it was printed; where pictures do not move, all of them are there.
+//! line is pale until it was printed; where pictures do not move, all of them are there.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -145,7 +145,7 @@ const STYLE: &str = "<style>
   .typed { font-weight: 600; fill: #0550ae; }
   .pane { fill: #f6f8fa; stroke: #d0d7de; }
   .line { animation: appear 0.1s both; }
-  @keyframes appear { from { opacity: 0; } }
+  @keyframes appear { from { opacity: 0.25; } }
   @media (prefers-reduced-motion: reduce) { .line { animation: none; } }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; }
