@@ -15,8 +15,10 @@ mod metrics;
 mod operations;
 mod package;
 mod page;
+mod record;
 mod repeat;
 mod setup;
+mod site;
 mod soak;
 mod step;
 mod suite;
@@ -85,6 +87,11 @@ const COMMANDS: &[Command] = &[
         run: bench::run,
     },
     Command {
+        name: "chart",
+        about: "draw the hand-over figures of the docs; --write updates the picture",
+        run: bench::chart::run,
+    },
+    Command {
         name: "choose",
         about: "measure all stores side by side: choose [--write | --blank] [STORE…]",
         run: choose::run,
@@ -100,9 +107,19 @@ const COMMANDS: &[Command] = &[
         run: metrics::run,
     },
     Command {
+        name: "record",
+        about: "record the first minute of the command for the README; --write updates the picture",
+        run: record::run,
+    },
+    Command {
         name: "repeat",
         about: "run the tests of a store COUNT times in a row: repeat COUNT [STORE…]",
         run: repeat::run,
+    },
+    Command {
+        name: "site",
+        about: "build the documentation as a site with mdBook, and check all its links",
+        run: site::run,
     },
     Command {
         name: "soak",

@@ -8,7 +8,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::examples;
 
-/// Run jobs under a lock, and look after the locks
+/// Run jobs under a lock, and manage locks
 ///
 /// Durations have a unit: 500ms, 30s, 5m, 2h, 1m30s.
 ///
@@ -219,12 +219,12 @@ pub(crate) struct Work {
 
 /// Run a scheduled command once for all machines that start it
 ///
-/// Whoever comes first runs it. The others do not wait: they skip it with exit status 75 and say who
-/// has it and until when. The lock is held for at most --at-most, which nothing prolongs: a command
-/// that takes longer is stopped before. It is held for at least --at-least, also when the command has
-/// ended before that, so that machines whose clocks differ do not run it twice.
+/// The first machine to start it runs it. The others do not wait: they skip it with exit status 75 and
+/// say who runs it and until when. The lock is held for at most --at-most, which nothing extends: a
+/// command that would take longer is stopped. It is held for at least --at-least, even if the command
+/// ends earlier, so that machines whose clocks differ do not run it twice.
 ///
-/// Exit status: as of `run`; 75 skipped (or the one given with -E); 120 the lease was lost, or
+/// Exit status: the codes of `run`; 75 skipped (or the one given with -E); 120 the lease was lost, or
 /// --at-most was over.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -285,9 +285,9 @@ pub(crate) struct Elect {
     pub(crate) work: Work,
 }
 
-/// Print what a command prints, and run it only when that is not fresh
+/// Print a command's output, and run it only if the stored output is not fresh
 ///
-/// A value that is fresh is printed, and nothing is run. Otherwise the first who asks runs the command
+/// A fresh value is printed, and nothing is run. Otherwise the first who asks runs the command
 /// under the lock refresh:NAME, as `run` does; what it prints on standard output is stored and
 /// printed. The others wait for it and print the same, or with --stale-for print the last value at
 /// once. If the command fails, nothing is stored, and those who waited are told why. A value has at
@@ -296,9 +296,9 @@ pub(crate) struct Elect {
 /// Inside a job that holds refresh:NAME, the command is run and its output printed; storing it is
 /// left to the refresh around it.
 ///
-/// Exit status: 0 the value was printed; otherwise nothing was, and it is as of `run`: the command's
-/// own for the one who ran it; 75 this one waited, and the command failed elsewhere; 120 the lease was
-/// lost; 125 Lockfast failed, or the output is too long for a value.
+/// Exit status: 0 the value was printed; 75 this one waited, and the command failed elsewhere; 120 the
+/// lease was lost; 125 Lockfast failed, or the output is too long for a value. Otherwise the codes of
+/// `run`: the command's own for the one who ran it.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "lockfast refresh [OPTIONS] --for <DURATION> <NAME> [--] <COMMAND>...",
@@ -322,13 +322,13 @@ pub(crate) struct Refresh {
     pub(crate) work: Work,
 }
 
-/// Check a fence at what is written to, so that a holder from before is refused
+/// Check a fence where data is written, so that a stale holder is rejected
 ///
 /// A gate remembers the highest fence that it has seen. An equal or higher one passes, a lower one is
-/// refused. In a job of `lockfast run`, --lock and --fence are those of the job unless they are given.
+/// refused. In a job of `lockfast run`, --lock and --fence default to those of the job.
 ///
-/// Exit status: 0 it passes; 75 it is stale, and the fence that was seen is told; 64 wrong usage; 69
-/// the database is busy or cannot be reached; 77 not permitted; 78 the gate is not there or holds
+/// Exit status: 0 it passes; 75 it is stale, and the highest fence seen is printed; 64 wrong usage; 69
+/// the database is busy or cannot be reached; 77 not permitted; 78 the gate does not exist or holds
 /// something else. With a command: its own, 75 for a stale fence, and otherwise the codes of `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::FENCE)]
@@ -355,7 +355,7 @@ pub(crate) enum FenceStep {
     },
     /// Raise the fence before anything is read
     ///
-    /// It is the first step of a new holder: from now on a late write of one before it is refused.
+    /// This is the first step of a new holder: from then on, late writes of earlier holders are refused.
     #[command(after_help = examples::FENCE_OPEN)]
     Open {
         #[command(flatten)]
@@ -383,12 +383,11 @@ pub(crate) struct Gate {
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct GatePlace {
-    /// In this file, for what processes of this machine write; it is made if it is not there
+    /// Keep the gate in this file, for processes of this machine; it is created if it is missing
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
-    /// In a table of this database: sqlite:PATH, postgres://HOST/DATABASE or
-    /// mysql://USER@HOST/DATABASE; with - it is read from standard input, so that nobody sees a
-    /// password
+    /// Keep the gate in a table of this database: sqlite:PATH, postgres://HOST/DATABASE or
+    /// mysql://USER@HOST/DATABASE; - reads the URL from standard input, so that nobody sees a password
     #[arg(long, value_name = "URL")]
     pub(crate) sql: Option<OsString>,
 }
@@ -506,34 +505,34 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchKind {
-    /// Acquire and release, without anybody in the way
+    /// Acquire and release uncontended locks
     #[command(after_help = examples::BENCH_CYCLE)]
     Cycle {
-        /// How many at once, each with a lock of its own
+        /// Number of tasks, each with a lock of its own
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         tasks: u32,
-        /// For how long
+        /// Duration in seconds
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
         seconds: u64,
     },
     /// Pass one lock around, each waiter with a connection of its own
     #[command(after_help = examples::BENCH_HANDOVER)]
     Handover {
-        /// How many pass it around
+        /// Number of waiters
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1_000))]
         waiters: u32,
-        /// For how long
+        /// Duration in seconds
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
         seconds: u64,
     },
-    /// Keep leases of 30 s, and see what that costs
+    /// Renew leases of 30 s, and measure what that costs
     #[command(after_help = examples::BENCH_RENEW)]
     Renew {
-        /// How many
+        /// Number of leases
         #[arg(long, default_value_t = 10_000,
               value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         leases: u32,
-        /// For how long
+        /// Duration in seconds
         #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
         seconds: u64,
     },
@@ -542,67 +541,67 @@ pub(crate) enum BenchKind {
 /// See whether a store keeps its promises while processes die and connections break
 ///
 /// A fleet of processes takes, waits for, cancels, extends, revokes, loses and releases a few locks
-/// while faults happen to it. Everybody records what they saw, and a referee judges it: locks that
-/// were granted twice, fences that did not rise, late losses, waiters that starved, locks that
-/// stayed behind.
+/// while faults are injected. Each process records what it saw, and a referee judges the record: locks
+/// that were granted twice, fences that did not rise, late losses, waiters that starved, locks that were
+/// left behind.
 ///
-/// With --on it runs on a store of yours: it uses names that start with torture-SEED- and touches
-/// nothing else there, gives back everything at the end, and does nothing to the servers. With --with
-/// it starts servers of its own and breaks those too.
+/// With --on it runs on an existing store: it uses names that start with torture-SEED- and touches
+/// nothing else there, releases everything at the end, and does nothing to the servers. With --with it
+/// starts servers of its own and breaks those too.
 ///
 /// Exit status: 0 nothing was found; 1 something was found that this store does not promise to
 /// prevent; 2 a promise was broken.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::TORTURE)]
 pub(crate) struct Torture {
-    /// Start servers of its own, of this kind
+    /// Start servers of this kind for the run, and break them too
     #[arg(long = "with", value_name = "KIND")]
     pub(crate) with: Option<String>,
-    /// What happens: all, none, or a list with commas
+    /// Faults to inject: all, none, or a list separated by commas
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(crate) faults: String,
-    /// For how long; 0.5 is half a minute
+    /// Duration in minutes; 0.5 is half a minute
     #[arg(long, value_name = "M", default_value_t = 1.0, allow_hyphen_values = true)]
     pub(crate) minutes: f64,
-    /// From which the schedule of faults follows [default: a random one, which is printed]
+    /// Seed of the schedule of faults [default: a random one, which is printed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..1 << 53))]
     pub(crate) seed: Option<u64>,
-    /// How many processes
+    /// Number of processes
     #[arg(long, value_name = "P", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) processes: u32,
-    /// How many tasks each of them has
+    /// Number of tasks in each process
     #[arg(long, value_name = "T", default_value_t = 8,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) tasks: u32,
     /// How long a lease lasts without renewal [default: 2s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) ttl: Option<OsString>,
-    /// Where to put what was recorded and the report [default: a new lockfast-torture-SEED]
+    /// Directory for the record and the report [default: a new lockfast-torture-SEED]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) out: Option<PathBuf>,
     /// Print the schedule of faults and do nothing
     #[arg(long)]
     pub(crate) plan: bool,
-    /// Judge what an earlier run recorded, its directory or its history.jsonl, and do nothing else
+    /// Only judge the record of an earlier run: its directory or its history.jsonl
     #[arg(long, value_name = "PATH", conflicts_with_all = ["with", "seed", "plan", "ttl"])]
     pub(crate) judge: Option<PathBuf>,
 }
 
 /// Create or upgrade the schema of a store that has one
 ///
-/// A database's tables are made on first use where the user may do that. Where it may not, run this
-/// once as a user who may, and again after an upgrade of Lockfast. Running it again changes nothing.
+/// Tables are created on first use if the user may create them. Otherwise run this once as a user who
+/// may, and again after an upgrade of Lockfast. Running it again changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::MIGRATE)]
 pub(crate) struct Migrate {}
 
-/// Look at a store and this machine, and say what locks there are good for
+/// Inspect a store and this machine, and say what locks there guarantee
 ///
 /// Each check is ok, warn (locks work, but something that people expect of them does not hold),
 /// unsafe (a lock can be granted twice) or cannot check, with the fact seen, what it means for a lock
-/// and what to do. Nothing is changed. What this user may not see cannot be checked; the right that
-/// is missing is named.
+/// and what to do. Nothing is changed. What this user may not see cannot be checked; the missing
+/// privilege is named.
 ///
 /// Exit status: 0 all ok, or some could not be checked; 1 the worst is a warning; 2 something is
 /// unsafe; 69 the store cannot be reached.
@@ -616,8 +615,8 @@ pub(crate) struct Doctor {
 
 /// Print which store is used, and why
 ///
-/// The store of the option, the variable, the config file or the default, in this order. Nothing is
-/// connected to, and no password is printed.
+/// The store comes from --on, $LOCKFAST_URL, the config file or the default, in this order. This
+/// command connects to nothing and prints no password.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::ENV)]
 pub(crate) struct Env {}

@@ -1,4 +1,4 @@
-//! `lockfast`: run jobs under a lock, and look after the locks.
+//! `lockfast`: run jobs under a lock, and manage locks.
 //!
 //! [`words`] and [`args`] are what was typed, [`plan`] what it means, [`command`] does it, and [`exit`]
 //! has every exit code.

@@ -155,4 +155,5 @@ pub fn known_profiles() -> Vec<(&'static str, Profile)> {
 #[doc = include_str!("../../../docs/guides/observability.md")]
 #[doc = include_str!("../../../docs/guides/once.md")]
 #[doc = include_str!("../../../docs/guides/shared-state.md")]
+#[doc = include_str!("../../../docs/guides/start.md")]
 struct Readme;

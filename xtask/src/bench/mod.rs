@@ -1,6 +1,7 @@
 //! How fast Lockfast is, as ratios to what the machine and other libraries can do, all in one run.
 //! Each part makes one section of `docs/performance.md`, which `--write` puts there.
 
+pub(crate) mod chart;
 mod database;
 mod etcd;
 pub(crate) mod figures;
@@ -53,7 +54,11 @@ impl From<String> for Section {
 
 const PARTS: &[Part] = &[
     part("local", "cargo xtask bench", || Ok(local::run()?.into())),
-    part("redis", "cargo xtask bench redis", || Ok(redis::run()?.into())),
+    part("redis", chart::REDIS, || {
+        let text = redis::run()?;
+        let picture = Some((chart::PICTURE, chart::picture(&text)?));
+        Ok(Section { text, picture })
+    }),
     part("redlock", "cargo xtask bench redlock", || Ok(redlock::run()?.into())),
     part("postgres", "cargo xtask bench postgres", || Ok(database::run_postgres()?.into())),
     part("mysql", "cargo xtask bench mysql", || Ok(database::run_mysql()?.into())),

@@ -104,17 +104,17 @@ fn picture(measured: &[(&str, Value)]) -> Result<String> {
                 let points = cases.iter().map(|case| sample(case).median()).collect();
                 Line { class, dashed, points }
             };
-            lines.push(line("optimistic", |case| &case.optimistic));
-            lines.push(line("locked", |case| &case.locked));
+            lines.push(line("first", |case| &case.optimistic));
+            lines.push(line("second", |case| &case.locked));
         }
         let title = figures::label(store, &format!("{store}:")).replace('`', "");
         panels.push(Panel { title, lines });
     }
     let legend = [
-        ("optimistic", false, "optimistic, 1 value"),
-        ("locked", false, "under a lock, 1 value"),
-        ("optimistic", true, "optimistic, 1 000 values"),
-        ("locked", true, "under a lock, 1 000 values"),
+        ("first", false, "optimistic, 1 value"),
+        ("second", false, "under a lock, 1 value"),
+        ("first", true, "optimistic, 1 000 values"),
+        ("second", true, "under a lock, 1 000 values"),
     ];
     Ok(plot("Updates a second by the number of clients", &CLIENTS, &legend, &panels))
 }

@@ -1,4 +1,4 @@
-//! A picture of rates as text in SVG: panels side by side with logarithmic axes of the same length,
+//! A picture of figures as text in SVG: panels side by side with logarithmic axes of the same length,
 //! so that one panel can be read against another. It is readable on a light and a dark page.
 
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ pub(super) struct Panel {
     pub(super) lines: Vec<Line>,
 }
 
-/// A rate for each place on the axis across.
+/// A figure for each place on the axis across.
 pub(super) struct Line {
     pub(super) class: &'static str,
     pub(super) dashed: bool,
@@ -28,20 +28,20 @@ const BOTTOM: f64 = 172.0;
 const HEAD: f64 = 74.0;
 
 const STYLE: &str = "<style>
-  svg { --page: #ffffff; --text: #1f2328; --grid: #d1d9e0; --optimistic: #0550ae; --locked: #bc4c00; }
+  svg { --page: #ffffff; --text: #1f2328; --grid: #d1d9e0; --first: #0550ae; --second: #bc4c00; }
   @media (prefers-color-scheme: dark) {
-    svg { --page: #0d1117; --text: #e6edf3; --grid: #3d444d; --optimistic: #79c0ff; --locked: #ffa657; }
+    svg { --page: #0d1117; --text: #e6edf3; --grid: #3d444d; --first: #79c0ff; --second: #ffa657; }
   }
   .page { fill: var(--page); }
   text { fill: var(--text); font: 11px sans-serif; }
   .title { font-weight: bold; font-size: 13px; }
   .grid { stroke: var(--grid); stroke-width: 1; }
   polyline, .key { fill: none; stroke-width: 2; }
-  .optimistic { stroke: var(--optimistic); }
-  .locked { stroke: var(--locked); }
+  .first { stroke: var(--first); }
+  .second { stroke: var(--second); }
   .dashed { stroke-dasharray: 5 4; }
-  circle.optimistic { fill: var(--optimistic); }
-  circle.locked { fill: var(--locked); }
+  circle.first { fill: var(--first); }
+  circle.second { fill: var(--second); }
 </style>
 ";
 
@@ -117,7 +117,7 @@ fn draw(panel: &Panel, places: &[usize], scale: &Scale, svg: &mut String) {
             .points
             .iter()
             .enumerate()
-            .map(|(at, rate)| (across(at), scale.height(*rate)))
+            .map(|(at, figure)| (across(at), scale.height(*figure)))
             .collect();
         let joined: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let classes = classes(line.class, line.dashed);
@@ -132,7 +132,7 @@ fn draw(panel: &Panel, places: &[usize], scale: &Scale, svg: &mut String) {
     }
 }
 
-/// 1, 10, 100, 1k and so on.
+/// 0.1, 1, 10, 100, 1k and so on.
 fn short(power: i32) -> String {
     let (unit, rest) = match power {
         ..3 => ("", power),
@@ -142,7 +142,10 @@ fn short(power: i32) -> String {
     format!("{}{unit}", 10_f64.powi(rest))
 }
 
-/// The powers of ten between which all rates are.
+/// Nothing smaller has a place on a logarithmic axis.
+const LEAST: f64 = 0.01;
+
+/// The powers of ten between which all figures are.
 struct Scale {
     least: i32,
     most: i32,
@@ -151,17 +154,17 @@ struct Scale {
 impl Scale {
     fn of(panels: &[Panel]) -> Self {
         let lines = panels.iter().flat_map(|panel| &panel.lines);
-        let rates = lines.flat_map(|line| &line.points).map(|rate| rate.max(1.0).log10());
-        let (least, most) = rates.fold((f64::INFINITY, 0.0_f64), |(least, most), rate| {
-            (least.min(rate), most.max(rate))
-        });
+        let figures = lines.flat_map(|line| &line.points).map(|figure| figure.max(LEAST).log10());
+        let ends = (f64::INFINITY, f64::NEG_INFINITY);
+        let (least, most) =
+            figures.fold(ends, |(least, most), figure| (least.min(figure), most.max(figure)));
         let least = if least.is_finite() { least.floor() as i32 } else { 0 };
         Self { least, most: (most.ceil() as i32).max(least + 1) }
     }
 
-    fn height(&self, rate: f64) -> f64 {
+    fn height(&self, figure: f64) -> f64 {
         let share =
-            (rate.max(1.0).log10() - f64::from(self.least)) / f64::from(self.most - self.least);
+            (figure.max(LEAST).log10() - f64::from(self.least)) / f64::from(self.most - self.least);
         BOTTOM - (BOTTOM - TOP) * share
     }
 }
@@ -174,15 +177,15 @@ mod tests {
     fn all_panels_have_the_same_axes() {
         let panel = |title: &str, points: &[f64]| Panel {
             title: title.to_owned(),
-            lines: vec![Line { class: "locked", dashed: true, points: points.to_vec() }],
+            lines: vec![Line { class: "second", dashed: true, points: points.to_vec() }],
         };
         let panels = [panel("a:", &[100.0, 1000.0]), panel("b:", &[50_000.0, 90_000.0])];
         let scale = Scale::of(&panels);
         assert_eq!((scale.least, scale.most), (2, 5));
         assert!((scale.height(100.0) - BOTTOM).abs() < 1e-9);
         assert!((scale.height(100_000.0) - TOP).abs() < 1e-9);
-        let svg = plot("Rates", &[1, 8], &[("locked", true, "under a lock")], &panels);
-        assert_eq!(svg.matches("<polyline class=\"locked dashed\"").count(), 2);
+        let svg = plot("Rates", &[1, 8], &[("second", true, "under a lock")], &panels);
+        assert_eq!(svg.matches("<polyline class=\"second dashed\"").count(), 2);
         assert_eq!(svg.matches(">100k</text>").count(), 2);
         assert_eq!(svg.matches("<g ").count(), svg.matches("</g>").count());
         assert!(svg.contains("prefers-color-scheme: dark"));
@@ -190,8 +193,8 @@ mod tests {
 
     #[test]
     fn powers_are_short() {
-        let powers = [0, 2, 3, 5, 6].map(short);
-        assert_eq!(powers, ["1", "100", "1k", "100k", "1M"]);
+        let powers = [-1, 0, 2, 3, 5, 6].map(short);
+        assert_eq!(powers, ["0.1", "1", "100", "1k", "100k", "1M"]);
         assert_eq!(Scale::of(&[]).most, 1);
     }
 }

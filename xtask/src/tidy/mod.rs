@@ -16,7 +16,7 @@ use std::fmt;
 use anyhow::{Result, bail};
 
 use crate::tree::{File, Tree};
-use crate::{matrix, metrics, refuse_arguments};
+use crate::{bench, matrix, metrics, refuse_arguments};
 
 /// One place where a rule is broken.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,6 +65,7 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     guarantees::tests_exist,
     figures::are_dated,
     metrics::are_documented,
+    bench::chart::is_true,
     prose::titles,
     prose::links,
 ];

@@ -12,7 +12,8 @@ use crate::args::Args;
 use crate::exit::{Failure, OUTPUT, Outcome};
 use crate::output::write_out;
 
-/// The heading of the paragraph that tells exit codes, and of the examples, in the help.
+/// The headings of the usage, of the paragraph with exit codes, and of the examples, in the help.
+const USAGE: &str = "Usage: ";
 const EXIT_STATUS: &str = "Exit status: ";
 const EXAMPLES: &str = "Examples:\n";
 
@@ -24,7 +25,7 @@ const CODES: &str = "0 done; 64 wrong usage; 69 the store cannot be reached; 70 
 const ENVIRONMENT: [(&str, &str); 6] = [
     (
         "LOCKFAST_URL",
-        "The store, by its URL or by its name in the config file. --on counts before it.",
+        "The store: a URL, or the name of a store in the config file. --on takes precedence.",
     ),
     (
         "LOCKFAST_NAME, LOCKFAST_FENCE",
@@ -34,17 +35,18 @@ const ENVIRONMENT: [(&str, &str); 6] = [
         "LOCKFAST_HELD, LOCKFAST_URL_WITHHELD",
         "Set for a command that runs under a lock, for lockfast commands inside it.",
     ),
-    ("RUST_LOG", "What is logged to stderr when -v is not given, as a filter of tracing."),
-    ("NO_COLOR", "If set, no colours are used."),
-    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Where the files below are, if set."),
+    ("RUST_LOG", "What to log to stderr if -v is not given, such as lockfast=debug."),
+    ("NO_COLOR", "If set, output has no colours."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Used instead of ~/.config and ~/.local/state, if set."),
 ];
 
 const FILES: [(&str, &str); 2] = [
     (
         "~/.config/lockfast/config.toml",
-        "The config file: url = \"URL\" is the store, and url in [store.NAME] the one of --on NAME.",
+        "The config file. url = \"URL\" is the store; a table [store.NAME] with a url of its own is \
+         the one that --on NAME means.",
     ),
-    ("~/.local/state/lockfast", "The embedded store."),
+    ("~/.local/state/lockfast", "The embedded store, used if no other is set."),
 ];
 
 /// Prints the main page, or writes all pages into a directory.
@@ -97,27 +99,60 @@ fn page(command: &Command, codes: &str) -> io::Result<Vec<u8>> {
     let (about, own) = about(command);
     let codes = own.as_deref().unwrap_or(codes);
     let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let man = Man::new(command.clone().long_about(about));
+    let usage = command.clone().render_usage().to_string();
+    let source = format!("lockfast {}", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.clone().long_about(about)).source(source);
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    let mut roff = Roff::new();
+    verbatim(&mut roff, "SYNOPSIS", usage.trim_start_matches(USAGE));
+    roff.to_writer(&mut page)?;
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     if command.has_subcommands() {
         man.render_subcommands_section(&mut page)?;
     }
     let mut roff = Roff::new();
-    roff.control("SH", ["EXIT STATUS"]).text([roman(codes)]);
+    exit_status(&mut roff, codes);
     describe(&mut roff, "ENVIRONMENT", &ENVIRONMENT);
     describe(&mut roff, "FILES", &FILES);
-    roff.control("SH", ["EXAMPLES"]).control("nf", []);
-    for line in examples.trim_start_matches(EXAMPLES).lines() {
+    verbatim(&mut roff, "EXAMPLES", examples.trim_start_matches(EXAMPLES));
+    roff.to_writer(&mut page)?;
+    Ok(page)
+}
+
+/// A section whose lines stay as they are.
+fn verbatim(roff: &mut Roff, heading: &str, text: &str) {
+    roff.control("SH", [heading]).control("nf", []);
+    for line in text.lines() {
         roff.text([roman(line.trim_start())]);
     }
     roff.control("fi", []);
-    roff.to_writer(&mut page)?;
-    Ok(page)
+}
+
+/// The codes as a list, with what is told before and after them as paragraphs.
+fn exit_status(roff: &mut Roff, codes: &str) {
+    roff.control("SH", ["EXIT STATUS"]);
+    for part in codes.trim_end_matches('.').split("; ") {
+        let (entry, after) = part.split_once(". ").unwrap_or((part, ""));
+        match entry.split_once(' ') {
+            Some((code, meaning)) if code.starts_with(|c: char| c.is_ascii_digit()) => {
+                roff.control("TP", []).text([bold(code)]).text([roman(meaning)]);
+            }
+            _ => paragraph(roff, entry),
+        }
+        if !after.is_empty() {
+            paragraph(roff, after);
+        }
+    }
+}
+
+/// A sentence of its own.
+fn paragraph(roff: &mut Roff, text: &str) {
+    let mut chars = text.chars();
+    let first: String = chars.next().into_iter().flat_map(char::to_uppercase).collect();
+    roff.control("PP", []).text([roman(format!("{first}{}.", chars.as_str()))]);
 }
 
 fn describe(roff: &mut Roff, heading: &str, entries: &[(&str, &str)]) {

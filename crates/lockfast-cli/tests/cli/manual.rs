@@ -67,9 +67,11 @@ fn every_command_has_a_page_with_all_sections() {
         assert!(text.contains("\nlockfast ") || text.contains("$(lockfast "), "{page}: examples");
     }
     let run = sandbox.read("man/lockfast-run.1");
-    assert!(run.contains("120 the lease was"), "{run}");
+    assert!(run.contains(".TP\n\\fB120\\fR\nthe lease was lost\n"), "{run}");
+    assert!(run.contains("\nThe command\\*(Aqs own.\n"), "{run}");
+    assert!(run.contains("\"lockfast 0."), "the page names the version: {run}");
     let check = sandbox.read("man/lockfast-fence-check.1");
-    assert!(check.contains("75 it is stale"), "those of fence: {check}");
+    assert!(check.contains("\\fB75\\fR\nit is stale"), "those of fence: {check}");
     sandbox.run(["man", "--dir", "nowhere"]).expect(74);
     assert!(sandbox.run(["man"]).expect(0).stdout.contains(".TH lockfast 1"));
 }
