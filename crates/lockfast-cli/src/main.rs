@@ -38,7 +38,7 @@ use output::Output;
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let code = match arguments.get(1) {
-        Some(first) if first == guard::COMMAND => guard::main(),
+        Some(first) if first == guard::COMMAND => guard::main(&arguments[2..]),
         Some(first) if first == process::trampoline::COMMAND => {
             process::trampoline::main(&arguments[2..])
         }

@@ -136,9 +136,10 @@ impl Inside {
         self,
         plan: &Plan,
         bytes_max: usize,
+        output: &Output,
     ) -> Result<(Ending, Option<Vec<u8>>), Failure> {
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("lockfast").args(trampoline::arguments(getpid(), false));
+        command.arg0("lockfast").args(trampoline::arguments(getpid(), false, output));
         command.arg(&plan.path).args(&plan.argv).stdout(Stdio::piped());
         self.furnish(plan, &mut command);
         let mut child = command.spawn().map_err(|error| cannot_execute(&error))?;
