@@ -47,8 +47,12 @@ fn a_line_for_a_shell() {
 fn the_short_options_of_flock() {
     let sandbox = Sandbox::new();
     let _holder = sandbox.hold(&["x"], HOLD);
-    let refused = sandbox.run(["run", "-n", "x", "true"]).expect(75);
-    assert!(refused.stderr.contains("is held by"), "{}", refused.stderr);
+    // B243: who did not wait was told to have given up, after as long as the store took to answer.
+    for line in ["run -n x true", "run -w 0s x true", "once x --at-most 5m true"] {
+        let refused = sandbox.run(line.split(' ')).expect(75);
+        assert!(refused.stderr.contains("is held by"), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("gave up"), "{line}: {}", refused.stderr);
+    }
     sandbox.run(["run", "-n", "-E", "3", "x", "true"]).expect(3);
     sandbox.run(["acquire", "x", "--ttl", "5s", "-n"]).expect(75);
     let waited = sandbox.run(["run", "-w", "20ms", "x", "true"]).expect(75);
