@@ -29,6 +29,31 @@ fn the_command_needs_no_separator() {
     sandbox.run(["run", "x", "no-such-command", "--try"]).expect(127);
 }
 
+/// B244: some lines that mean nothing ran something, or did nothing and succeeded.
+#[test]
+fn a_wrong_guess_is_told_before_anything_is_touched() {
+    let sandbox = Sandbox::new();
+    for (line, said) in [
+        (&["run", "-n", "3", "touch", "ran"][..], "write --permits 3"),
+        (&["run", "x", "--", "--", "touch", "ran"], "-- is given twice"),
+        (&["run", "x", "-c", ""], "the shell command is empty"),
+        (&["once", "--at-most", "5m", "x", "-c", " \n"], "the shell command is empty"),
+        (&["run", "x", "-c", "-n"], "a value is required for '-c"),
+        (&["run", "x", "-c", "--", "touch", "ran"], "a value is required for '-c"),
+        (&["run", "-s", "x", "touch", "ran"], "unexpected argument '-s'"),
+        (&["run", "-c", "touch ran", "x", "touch", "ran"], "cannot be used with"),
+        (&["run", "--", "x", "touch", "ran"], "<NAME>"),
+        (&["run", "x", ""], "the command is empty"),
+    ] {
+        let refused = sandbox.run(line).expect(64);
+        assert!(refused.stderr.contains(said), "{line:?}: {}", refused.stderr);
+        // After the -- stands the command, and no option of ours.
+        assert!(!refused.stderr.contains("to pass"), "{line:?}: {}", refused.stderr);
+    }
+    assert!(!sandbox.path("ran").exists() && !sandbox.path("store").exists());
+    sandbox.run(["run", "-n", "3", "--", "true"]).expect(0);
+}
+
 #[test]
 fn a_line_for_a_shell() {
     let sandbox = Sandbox::new();
