@@ -165,3 +165,25 @@ fn looking_makes_no_store() {
         assert!(!sandbox.path("sotre").exists(), "{line}");
     }
 }
+
+/// B246: who cannot see a store, or may not make it, was told that its locks are free.
+#[test]
+fn what_cannot_be_seen_is_not_free() {
+    let sandbox = Sandbox::new();
+    std::os::unix::fs::symlink("round", sandbox.path("round")).unwrap();
+    std::os::unix::fs::symlink("nowhere", sandbox.path("dangling")).unwrap();
+    std::fs::write(sandbox.path("file"), "").unwrap();
+    let at = |name: &str| format!("embedded:{}", sandbox.path(name).display());
+    for (url, code) in [
+        (at("round/store"), 69),
+        (at("dangling"), 69),
+        (at("file/store"), 78),
+        (format!("{}?group=root", at("none")), 78),
+    ] {
+        for line in ["show x", "list", "list --json"] {
+            let refused = sandbox.run(["--on", &url].into_iter().chain(line.split(' ')));
+            assert_eq!((&*refused.stdout, refused.code()), ("", code), "{url}: {}", refused.stderr);
+            assert!(!refused.stderr.contains("there is no store"), "{}", refused.stderr);
+        }
+    }
+}
