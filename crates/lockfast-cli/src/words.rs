@@ -123,6 +123,21 @@ impl<'a> Scan<'a> {
         self.command.get_positionals().nth(self.positionals).filter(|arg| !arg.is_last_set())
     }
 
+    /// The option of `--OPTION=VALUE`, the start of such a word, and the value.
+    pub(crate) fn split<'w>(&self, word: &'w OsStr) -> Option<(&'a Arg, &'w str, &'w str)> {
+        let word = word.to_str().filter(|_| !self.is_escaped && self.pending.is_none())?;
+        let at = word.strip_prefix("--")?.find('=')? + 3;
+        let (start, value) = word.split_at(at);
+        let name = start.trim_start_matches("--").trim_end_matches('=');
+        let option = self.find(|option| option.get_long() == Some(name)).ok()?;
+        takes_value(option).then_some((option, start, value))
+    }
+
+    /// Whether a word that starts with - is no option.
+    pub(crate) fn is_escaped(&self) -> bool {
+        self.is_escaped
+    }
+
     /// The command whose words are read.
     pub(crate) fn command(&self) -> &str {
         self.command.get_name()
