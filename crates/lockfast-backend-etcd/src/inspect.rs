@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockfast_core::time::wall_clock;
 use lockfast_core::{HolderView, LockName, LockView, Query};
 use tokio::task::JoinSet;
 
@@ -106,7 +105,7 @@ impl Store {
         let view = |entry: &&Entry| {
             HolderView::new(
                 entry.mode,
-                entry.record.as_ref().map_or_else(wall_clock, |record| record.since()),
+                entry.record.as_ref().map(|record| record.since()),
                 remaining.get(&entry.lease).copied().unwrap_or_default(),
             )
             .with_fence(entry.holder.and_then(|_| fence_of(entry.revision).ok()))

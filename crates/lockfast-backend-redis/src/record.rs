@@ -4,7 +4,6 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, SystemTime};
 
-use lockfast_core::time::wall_clock;
 use lockfast_core::{
     ClientId, Fence, HolderId, HolderView, Label, LockName, LockView, Mode, Version,
 };
@@ -247,9 +246,9 @@ impl Seen {
     ) -> LockView {
         let holders = self.holders.iter().map(|holder| {
             // A fence is the server's time in microseconds, or a little more.
-            let since = holder.claim.map_or_else(wall_clock, |(_, fence)| {
-                SystemTime::UNIX_EPOCH + Duration::from_micros(fence.get())
-            });
+            let since = holder
+                .claim
+                .map(|(_, fence)| SystemTime::UNIX_EPOCH + Duration::from_micros(fence.get()));
             HolderView::new(holder.mode, since, holder.remaining)
                 .with_fence(holder.claim.map(|(_, fence)| fence))
                 .with_label(holder.claim.as_ref().and_then(|(client, _)| label(client)))
@@ -302,6 +301,21 @@ mod tests {
         for stored in ["", "a\tb", "a\tb\tc\td", "a\tb\t-1\td", "a\tb\t99999999999\td"] {
             assert_eq!(read_label(stored), None, "{stored:?}");
         }
+    }
+
+    /// B245: its value does not say since when another program has a lock.
+    #[test]
+    fn nobody_knows_since_when_another_program_has_it() {
+        let (name, client) = (LockName::new("a").unwrap(), ClientId::random().unwrap());
+        let fence = Fence::new(1_700_000_000_000_000).unwrap();
+        let since = |claim| {
+            let (mode, remaining) = (Mode::Exclusive, Duration::from_secs(5));
+            let seen = Seen { holders: vec![SeenHolder { claim, mode, remaining }], waiting: 0 };
+            seen.view(&name, |_| None).holders[0].since
+        };
+        assert_eq!(since(None), None);
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        assert_eq!(since(Some((client, fence))), Some(at));
     }
 
     #[test]

@@ -40,6 +40,8 @@ struct Room {
     looks: HashMap<LockName, (HolderId, u64)>,
     /// When whoever tends the lobby looks next.
     looks_at_ns: u64,
+    /// When everybody was told to look.
+    roused: Option<Moment>,
 }
 
 struct Waiter {
@@ -49,11 +51,17 @@ struct Waiter {
 }
 
 impl Lobby {
-    /// Lets a claim that has just seen its lock taken wait until it is due.
-    pub(crate) fn enter(&self, claim: &Arc<Claim>, due: Moment, why: Why) {
+    /// Lets a claim that has just seen its lock taken, in a round that began at `asked`, wait until it is
+    /// due. If calls may have been lost since then, it looks soon.
+    pub(crate) fn enter(&self, claim: &Arc<Claim>, asked: Moment, due: Moment, why: Why) {
         let mut room = lock(&self.room);
         room.remove(claim.holder);
         room.note_look(claim, Moment::now());
+        let owed = room.roused.filter(|roused| asked.has_passed(*roused)).map(soon_after);
+        let (due, why) = match owed {
+            Some(owed) => (due.earlier_of(owed), Why::Turn),
+            None => (due, why),
+        };
         self.insert(&mut room, Waiter { due_ns: due.host_ns(), why, claim: Arc::clone(claim) });
     }
 
@@ -72,12 +80,16 @@ impl Lobby {
         lock(&self.room).remove(holder)
     }
 
-    /// Everybody looks soon: calls may have been lost.
+    /// Everybody looks soon: calls may have been lost. So does, as soon as it waits, whoever is asking.
     pub(crate) fn rouse(&self) {
-        let holders: Vec<HolderId> = lock(&self.room).waiters.keys().copied().collect();
         let now = Moment::now();
+        let holders: Vec<HolderId> = {
+            let mut room = lock(&self.room);
+            room.roused = Some(now);
+            room.waiters.keys().copied().collect()
+        };
         for holder in holders {
-            self.hasten(holder, now + Duration::from_millis(200).mul_f64(jitter()));
+            self.hasten(holder, soon_after(now));
         }
     }
 
@@ -106,6 +118,11 @@ impl Lobby {
             let _ = tokio::time::timeout(wait, self.changed.notified()).await;
         }
     }
+}
+
+/// When one of many looks who were all told to at this moment.
+fn soon_after(roused: Moment) -> Moment {
+    roused + Duration::from_millis(200).mul_f64(jitter())
 }
 
 impl Room {
@@ -196,9 +213,9 @@ mod tests {
         let lobby = Lobby::default();
         let start = Moment::now();
         let all: Vec<_> = (0..1000).map(|_| claim("a", Wait::Forever)).collect();
-        all.iter().for_each(|claim| lobby.enter(claim, start + EVERY, Why::Look(EVERY)));
+        all.iter().for_each(|claim| lobby.enter(claim, start, start + EVERY, Why::Look(EVERY)));
         let other = claim("b", Wait::Forever);
-        lobby.enter(&other, start + EVERY, Why::Look(EVERY));
+        lobby.enter(&other, start, start + EVERY, Why::Look(EVERY));
         let called = all[7].holder;
         lobby.hasten(called, start + EVERY / 2);
         assert_eq!(due(&lobby, start + EVERY / 2), [called]);
@@ -219,6 +236,22 @@ mod tests {
         assert!((9..=16).contains(&ours), "{ours} looks by a thousand");
     }
 
+    /// B247, P10: a round that was under way when calls were lost is answered with what was before, and
+    /// whoever waits after it looks soon, whoever else has looked.
+    #[test]
+    fn who_was_on_the_way_looks_too() {
+        let lobby = Lobby::default();
+        let (before, later) = (Moment::now(), Moment::now() + 3600 * EVERY);
+        let (asking, other) = (claim("a", Wait::Forever), claim("a", Wait::Forever));
+        lobby.rouse();
+        let soon = Moment::now() + EVERY / 4;
+        lobby.enter(&asking, before, later, Why::Look(EVERY));
+        lobby.enter(&other, soon, later, Why::Look(EVERY));
+        assert_eq!(due(&lobby, soon), [asking.holder]);
+        lobby.enter(&asking, soon, later, Why::Look(EVERY));
+        assert!(due(&lobby, soon + EVERY).is_empty(), "now it knows");
+    }
+
     /// Whoever is about to give up tries once more, whoever else has looked.
     #[test]
     fn a_wait_that_ends_is_not_put_off() {
@@ -226,8 +259,8 @@ mod tests {
         let start = Moment::now();
         let until = start + EVERY / 2;
         let impatient = claim("a", Wait::Until(until));
-        lobby.enter(&impatient, start + EVERY / 4, Why::Look(EVERY));
-        lobby.enter(&claim("a", Wait::Forever), start + EVERY, Why::Look(EVERY));
+        lobby.enter(&impatient, start, start + EVERY / 4, Why::Look(EVERY));
+        lobby.enter(&claim("a", Wait::Forever), start, start + EVERY, Why::Look(EVERY));
         assert!(due(&lobby, start + EVERY / 4).is_empty());
         assert_eq!(due(&lobby, until), [impatient.holder]);
     }

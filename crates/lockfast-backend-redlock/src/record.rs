@@ -4,7 +4,6 @@
 use std::time::{Duration, SystemTime};
 
 use lockfast_backend_redis::node::read_hold;
-use lockfast_core::time::wall_clock;
 use lockfast_core::{ClientId, Fence, HolderView, Label, Mode};
 
 use crate::wire::{Pipeline, Reply, digest};
@@ -90,9 +89,8 @@ impl Seen {
     pub(crate) fn view(&self, label: impl Fn(&ClientId) -> Option<Label>) -> HolderView {
         let claim = self.claim();
         // A fence is its holder's clock in microseconds, or a little more.
-        let since = claim.map_or_else(wall_clock, |(_, fence)| {
-            SystemTime::UNIX_EPOCH + Duration::from_micros(fence.get())
-        });
+        let since =
+            claim.map(|(_, fence)| SystemTime::UNIX_EPOCH + Duration::from_micros(fence.get()));
         HolderView::new(Mode::Exclusive, since, self.left.unwrap_or(Duration::MAX))
             .with_fence(claim.map(|(_, fence)| fence))
             .with_label(claim.as_ref().and_then(|(client, _)| label(client)))

@@ -248,8 +248,8 @@ impl Store {
         };
         state.phase = Phase::Waiting;
         state.was_undone |= doubtful != 0;
-        let top = state.top;
-        self.lobby.enter(claim, due, why);
+        let (top, asked) = (state.top, state.from);
+        self.lobby.enter(claim, asked, due, why);
         drop(state);
         self.expect_calls(claim);
         if doubtful != 0 {

@@ -204,12 +204,7 @@ pub(crate) struct Work {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<OsString>,
     /// Run this line with `sh -c` instead of a command
-    #[arg(
-        short = 'c',
-        value_name = "SHELL COMMAND",
-        allow_hyphen_values = true,
-        conflicts_with = "command"
-    )]
+    #[arg(short = 'c', value_name = "SHELL COMMAND", conflicts_with = "command")]
     pub(crate) line: Option<OsString>,
     /// The command and its arguments; no shell is involved. Options of Lockfast stand before it; with
     /// -- before it, it may start with a -

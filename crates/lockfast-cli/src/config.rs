@@ -8,7 +8,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use lockfast_core::error::quote;
@@ -43,16 +43,28 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Config, Failure> {
     let Some(path) = named.map(Path::to_owned).or_else(usual_path) else {
         return Ok(Config::default());
     };
-    if named.is_none() && !path.exists() {
+    let shown = quote(&path.to_string_lossy());
+    let unread = |flaw| Failure::config(format!("the config file {shown} cannot be read: {flaw}"));
+    if named.is_none() && is_absent(&path).map_err(|error| unread(error.to_string()))? {
         return Ok(Config { path: Some(path), ..Config::default() });
     }
-    let shown = quote(&path.to_string_lossy());
-    let text = read(&path).map_err(|flaw| {
-        Failure::config(format!("the config file {shown} cannot be read: {flaw}"))
-    })?;
+    let text = read(&path).map_err(unread)?;
     let config =
         parse(&text).map_err(|flaw| Failure::config(format!("the config file {shown}: {flaw}")))?;
     Ok(Config { path: Some(path), is_there: true, ..config })
+}
+
+/// Whether nothing is there. A link to nowhere is something, and so is what this user may not see: who
+/// then took the default store would share no lock with those who can read the file.
+fn is_absent(path: &Path) -> io::Result<bool> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(false),
+        Err(error) => match error.kind() {
+            // No file is below one that is no directory, such as /dev/null, the home of some services.
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(true),
+            _ => Err(error),
+        },
+    }
 }
 
 fn usual_path() -> Option<PathBuf> {
@@ -106,7 +118,7 @@ fn store(name: &str, value: &toml::Value) -> Result<String, String> {
     if !is_name(name) {
         return Err(format!(
             "{} cannot be the name of a store; use letters, digits, - and _",
-            quote(name)
+            shown_key(name)
         ));
     }
     let place = format!(" in [store.{name}]");
@@ -114,7 +126,20 @@ fn store(name: &str, value: &toml::Value) -> Result<String, String> {
         return Err(format!("{} is not a table; write [store.{name}]", quote(name)));
     };
     check_keys(table, &STORE_KEYS, &place)?;
-    string(table, "url", &place)?.ok_or_else(|| format!("there is no `url`{place}"))
+    match string(table, "url", &place)? {
+        None => Err(format!("there is no `url`{place}")),
+        Some(url) if is_name(&url) => Err(format!(
+            "`url`{place} is not a URL, which starts with a word and a colon, as \"embedded:\"; only \
+             the first `url` of the file can be the name of a store"
+        )),
+        Some(url) => Ok(url),
+    }
+}
+
+/// A key for people, unless it may be something else that was put in its place, such as a URL with a
+/// password.
+fn shown_key(key: &str) -> String {
+    if is_name(key) { quote(key) } else { "what stands in place of a key".to_owned() }
 }
 
 /// Whether this can be the name of a store, which no URL can: that has a colon.
@@ -134,7 +159,10 @@ fn check_keys(table: &toml::Table, known: &[&str], place: &str) -> Result<(), St
             format!("there is {}", known.join(" and "))
         }
     };
-    Err(format!("there is no key {}{place}; {told}", quote(unknown)))
+    match is_name(unknown) {
+        true => Err(format!("there is no key {}{place}; {told}", quote(unknown))),
+        false => Err(format!("{}{place} is no key; {told}", shown_key(unknown))),
+    }
 }
 
 /// Whether somebody who typed `typed` can have meant `meant`: a letter too many, too few or wrong, or
@@ -185,6 +213,10 @@ mod tests {
             ("[store.a]\nurl = 3", "`url` in [store.a] is not a string"),
             ("[store.a]", "there is no `url` in [store.a]"),
             ("[store.'a b']\nurl = 'secret'", "letters, digits, - and _"),
+            ("[store.a]\nurl = 'secret'", "`url` in [store.a] is not a URL"),
+            ("'redis://u:secret@h' = 1", "what stands in place of a key is no key"),
+            ("[store.a]\n'redis://u:secret@h' = 1", "in [store.a] is no key; there is `url`"),
+            ("[store]\n'redis://u:secret@h' = 1", "cannot be the name of a store"),
         ];
         for (text, expected) in table {
             let flaw = parse(text).unwrap_err();

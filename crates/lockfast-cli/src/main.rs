@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory as _, Parser as _};
 
 use lockfast_core::error::quote;
@@ -38,7 +38,7 @@ use output::Output;
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let code = match arguments.get(1) {
-        Some(first) if first == guard::COMMAND => guard::main(),
+        Some(first) if first == guard::COMMAND => guard::main(&arguments[2..]),
         Some(first) if first == process::trampoline::COMMAND => {
             process::trampoline::main(&arguments[2..])
         }
@@ -58,12 +58,19 @@ fn main() -> ExitCode {
 fn understand(arguments: Vec<OsString>) -> u8 {
     let mut command = Args::command();
     command.build();
-    let arguments = words::separated(&command, arguments);
+    let json = words::asks_for_json(&arguments);
+    let arguments = match words::separated(&command, arguments) {
+        Ok(arguments) => arguments,
+        Err(failure) => {
+            Output::new(json, false).fail(&failure);
+            return failure.code();
+        }
+    };
     match Args::try_parse_from(&arguments) {
         Ok(args) => execute(args),
         Err(error) => {
             let json = words::asks_for_json(&arguments);
-            let code = explain(&error, json);
+            let code = explain(error, json);
             fail_evaluation(code, is_evaluated(&arguments) && !json);
             code
         }
@@ -156,7 +163,7 @@ fn start_log(verbose: u8, output: &Output) {
 }
 
 /// Tells what is wrong with what was typed; `--help` and `--version` also come this way.
-fn explain(error: &clap::Error, json: bool) -> u8 {
+fn explain(mut error: clap::Error, json: bool) -> u8 {
     let output = Output::new(json, false);
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // Help goes to standard output, which may be a file or a terminal of its own.
@@ -169,6 +176,8 @@ fn explain(error: &clap::Error, json: bool) -> u8 {
             }
         };
     }
+    // It would advise to put a - of ours behind the --, where the command is.
+    error.remove(ContextKind::Suggested);
     let styled = error.render();
     let hint = match error.kind() {
         ErrorKind::UnknownArgument => {

@@ -1,9 +1,11 @@
 //! What is printed: data on standard output, everything else on standard error.
 //!
-//! With `--json` each line of ours on standard error is a JSON object as well. Nothing that came from outside reaches a terminal unescaped, colours appear only on a terminal
-//! that wants them, and a locale without UTF-8 gets ASCII.
+//! With `--json` each line of ours on standard error is a JSON object as well, but for the log of `-v`.
+//! Nothing that came from outside reaches a terminal unescaped, colours appear only on a terminal that
+//! wants them, and a locale without UTF-8 gets ASCII.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::SystemTime;
 
@@ -16,6 +18,9 @@ use crate::exit::Failure;
 /// The width of a terminal that does not say it, and the least that a table is pressed into.
 const COLUMNS_USUAL: u16 = 80;
 const COLUMNS_MIN: u16 = 40;
+
+/// How a process of ours is told that it prints JSON.
+const JSON: &str = "json";
 
 /// Where and how to print.
 #[derive(Clone, Debug)]
@@ -43,6 +48,16 @@ impl Output {
             unicode: locale_is_utf8(),
             out_colour: wanted && io::stdout().is_terminal(),
         }
+    }
+
+    /// For a process of ours that was told this [`Output::form`].
+    pub(crate) fn of_form(form: Option<&OsStr>) -> Self {
+        Self::new(form.is_some_and(|form| form == JSON), false)
+    }
+
+    /// How a process that this one starts is told to print.
+    pub(crate) fn form(&self) -> &'static str {
+        if self.json { JSON } else { "text" }
     }
 
     /// The width of the terminal that shows standard output, if one does.

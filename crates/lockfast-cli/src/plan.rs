@@ -2,7 +2,7 @@
 //! Nothing here does any I/O except reading the config file and the environment.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -119,12 +119,16 @@ impl Store {
         Ok(Locker::connect("memory:").await?)
     }
 
-    /// Whether this is an embedded store at a path where nothing is.
+    /// Whether this is an embedded store at a path where nothing is, and which is made on first use.
     pub(crate) fn is_missing(&self) -> bool {
         let path = percent_decode(self.address.body()).unwrap_or_default();
-        // A path that is refused anyway is left to be refused.
+        // A path that is refused anyway is left to be refused, as is one that this user may not see.
         let is_odd = path.is_empty() || path.starts_with('~') || path.starts_with("//");
-        self.address.scheme() == "embedded" && !is_odd && !Path::new(&path).exists()
+        let is_made_by_us =
+            self.address.scheme() == "embedded" && self.address.option("group").is_none();
+        let found = Path::new(&path).symlink_metadata();
+        let is_absent = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        is_made_by_us && !is_odd && is_absent
     }
 
     /// The same number for the same store, whatever way its URL is written; it tells nothing
@@ -324,7 +328,7 @@ pub(crate) fn secret(typed: &OsStr, what: &str) -> Result<String, Failure> {
         return Ok(typed.to_string_lossy().into_owned());
     }
     let mut line = String::new();
-    std::io::stdin()
+    io::stdin()
         .take(INPUT_MAX)
         .read_to_string(&mut line)
         .map_err(|error| Failure::usage(format!("standard input has no {what}: {error}")))?;

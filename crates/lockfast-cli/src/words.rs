@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, Command};
 
+use crate::exit::Failure;
+
 /// A command line, read word by word from the left.
 pub(crate) struct Scan<'a> {
     command: &'a Command,
@@ -16,6 +18,8 @@ pub(crate) struct Scan<'a> {
     is_escaped: bool,
     /// The values of options, in the order in which they were read.
     values: Vec<(&'a Arg, OsString)>,
+    /// Whether the last word was options that take no value.
+    is_after_flag: bool,
 }
 
 /// A word that is no option that the command has, so that nothing is known about what follows it.
@@ -24,7 +28,14 @@ pub(crate) struct Unknown;
 impl<'a> Scan<'a> {
     /// At the start of a line of this command, which was built.
     pub(crate) fn new(command: &'a Command) -> Self {
-        Self { command, positionals: 0, pending: None, is_escaped: false, values: Vec::new() }
+        Self {
+            command,
+            positionals: 0,
+            pending: None,
+            is_escaped: false,
+            values: Vec::new(),
+            is_after_flag: false,
+        }
     }
 
     /// Reads the next word.
@@ -32,6 +43,14 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// When it looks like an option and is none of the command's.
     pub(crate) fn read(&mut self, word: &OsStr) -> Result<(), Unknown> {
+        let values = self.values.len();
+        let is_option = self.pending.is_none() && !self.is_plain(word) && word != "--";
+        self.read_as_what_it_is(word)?;
+        self.is_after_flag = is_option && self.pending.is_none() && self.values.len() == values;
+        Ok(())
+    }
+
+    fn read_as_what_it_is(&mut self, word: &OsStr) -> Result<(), Unknown> {
         if let Some(option) = self.pending.take() {
             self.values.push((option, word.to_owned()));
         } else if word == "--" && !self.is_escaped {
@@ -104,6 +123,21 @@ impl<'a> Scan<'a> {
         self.command.get_positionals().nth(self.positionals).filter(|arg| !arg.is_last_set())
     }
 
+    /// The option of `--OPTION=VALUE`, the start of such a word, and the value.
+    pub(crate) fn split<'w>(&self, word: &'w OsStr) -> Option<(&'a Arg, &'w str, &'w str)> {
+        let word = word.to_str().filter(|_| !self.is_escaped && self.pending.is_none())?;
+        let at = word.strip_prefix("--")?.find('=')? + 3;
+        let (start, value) = word.split_at(at);
+        let name = start.trim_start_matches("--").trim_end_matches('=');
+        let option = self.find(|option| option.get_long() == Some(name)).ok()?;
+        takes_value(option).then_some((option, start, value))
+    }
+
+    /// Whether a word that starts with - is no option.
+    pub(crate) fn is_escaped(&self) -> bool {
+        self.is_escaped
+    }
+
     /// The command whose words are read.
     pub(crate) fn command(&self) -> &str {
         self.command.get_name()
@@ -122,9 +156,17 @@ fn takes_value(option: &Arg) -> bool {
 
 /// The same line with `--` before the command that is to be run, where it has none. Everything after
 /// the first word of that command belongs to it.
-pub(crate) fn separated(command: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
+///
+/// # Errors
+/// When the name of the lock may have been meant as a number for the option before it: with `consul
+/// lock -n 3` three may have a lock, and here `-n` takes no value.
+pub(crate) fn separated(
+    command: &Command,
+    mut words: Vec<OsString>,
+) -> Result<Vec<OsString>, Failure> {
     let mut scan = Scan::new(command);
     let mut found = None;
+    let mut doubtful = None;
     for (at, word) in words.iter().enumerate().skip(1) {
         if scan.is_escaped {
             break;
@@ -133,15 +175,39 @@ pub(crate) fn separated(command: &Command, mut words: Vec<OsString>) -> Vec<OsSt
             found = Some(at);
             break;
         }
+        if scan.is_after_flag && is_number(word) {
+            doubtful = Some(at);
+        }
         // What is no option of ours is told to be none.
         if scan.read(word).is_err() {
             break;
         }
     }
-    if let Some(at) = found {
-        words.insert(at, "--".into());
+    match (found, doubtful) {
+        (Some(_), Some(at)) => Err(doubt(&scan, &words[at - 1], &words[at])),
+        (Some(at), None) => {
+            words.insert(at, "--".into());
+            Ok(words)
+        }
+        (None, _) => Ok(words),
     }
-    words
+}
+
+/// Why a number after a flag is not taken for the name of a lock.
+fn doubt(scan: &Scan<'_>, flag: &OsStr, number: &OsStr) -> Failure {
+    let (flag, number) = (flag.to_string_lossy(), number.to_string_lossy());
+    let permits = match scan.find(|option| option.get_id() == "permits") {
+        Ok(_) => format!("write --permits {number} if so many may have it at once, or "),
+        Err(Unknown) => "write ".to_owned(),
+    };
+    Failure::usage(format!(
+        "{flag} takes no value, so {number} would be the name of the lock; {permits}-- before the \
+         command if that is its name"
+    ))
+}
+
+fn is_number(word: &OsStr) -> bool {
+    !word.is_empty() && word.as_encoded_bytes().iter().all(u8::is_ascii_digit)
 }
 
 /// Whether the line asks for JSON, also where it is wrong otherwise.
@@ -182,7 +248,7 @@ mod tests {
             ("lockfast refresh --for 5m x ls", 5),
             ("lockfast fence check --file gate ls", 5),
         ] {
-            let words = separated(&built(), split(line));
+            let words = separated(&built(), split(line)).unwrap();
             let mut expected = split(line);
             expected.insert(at, "--".into());
             assert_eq!(words, expected, "{line}");
@@ -204,7 +270,30 @@ mod tests {
             "lockfast fence open --file gate ls",
             "lockfast runn x ls",
         ] {
-            assert_eq!(separated(&built(), split(line)), split(line), "{line}");
+            assert_eq!(separated(&built(), split(line)).unwrap(), split(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_may_be_the_value_of_a_flag_is_no_name() {
+        for (line, is_doubtful) in [
+            ("lockfast run -n 3 x ls", true),
+            ("lockfast run --try 3 ls", true),
+            ("lockfast run -qn 3 ls", true),
+            ("lockfast run -n 3 -- ls", false),
+            ("lockfast run -n 3", false),
+            ("lockfast run -n x 3", false),
+            ("lockfast run -w 5s 3 ls", false),
+            ("lockfast run -nw5s 3 ls", false),
+            ("lockfast run -n -E 3 x ls", false),
+            ("lockfast run --permits=3 3 ls", false),
+            ("lockfast run 3 -n ls", false),
+            ("lockfast -v 3 ls", false),
+        ] {
+            let refused = separated(&built(), split(line)).err();
+            assert_eq!(refused.is_some(), is_doubtful, "{line}");
+            let said = refused.as_ref().and_then(Failure::message).unwrap_or_default();
+            assert!(!is_doubtful || said.contains("write --permits 3"), "{said}");
         }
     }
 

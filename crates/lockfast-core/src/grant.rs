@@ -71,7 +71,7 @@ pub enum AcquireOutcome {
 pub struct Refusal {
     /// The lock as it was seen.
     pub lock: LockView,
-    /// How long the request had waited.
+    /// How long the request had waited; nothing for one that does not wait.
     pub waited: Duration,
     /// What each node said, where several decide together; empty elsewhere.
     pub votes: Vec<NodeVote>,

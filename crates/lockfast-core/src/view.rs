@@ -39,8 +39,9 @@ pub struct HolderView {
     pub mode: Mode,
     /// With which fence; absent for a program that is not Lockfast.
     pub fence: Option<Fence>,
-    /// Since when, by the wall clock of whoever wrote it: for people only.
-    pub since: SystemTime,
+    /// Since when, by the wall clock of whoever wrote it: for people only. Absent where nobody wrote it,
+    /// as a program that is not Lockfast may not.
+    pub since: Option<SystemTime>,
     /// How much longer the store keeps it unless it is renewed; [`Duration::MAX`] where no time ends
     /// it, as for another program's lock without a ttl, or one that lasts as long as a connection.
     pub remaining: Duration,
@@ -48,8 +49,8 @@ pub struct HolderView {
 
 impl HolderView {
     /// A holder of whom nothing else is known, as of a program that is not Lockfast.
-    pub fn new(mode: Mode, since: SystemTime, remaining: Duration) -> Self {
-        Self { label: None, mode, fence: None, since, remaining }
+    pub fn new(mode: Mode, since: impl Into<Option<SystemTime>>, remaining: Duration) -> Self {
+        Self { label: None, mode, fence: None, since: since.into(), remaining }
     }
 
     /// The same with its label, if it has one.
@@ -76,8 +77,11 @@ impl fmt::Display for HolderView {
             Some(label) => write!(f, "{label}")?,
             None => f.write_str("another program")?,
         }
-        let held = wall_clock().duration_since(self.since).unwrap_or_default();
-        write!(f, " for {}, {}", brief(held), left(self.time_left()))
+        if let Some(since) = self.since {
+            let held = wall_clock().duration_since(since).unwrap_or_default();
+            write!(f, " for {}", brief(held))?;
+        }
+        write!(f, ", {}", left(self.time_left()))
     }
 }
 
@@ -122,18 +126,19 @@ mod tests {
 
     #[test]
     fn a_holder_without_an_end_is_told_as_such() {
-        let mut holder = HolderView {
-            label: None,
-            mode: Mode::Exclusive,
-            fence: None,
-            since: wall_clock() + Duration::from_secs(60),
-            remaining: Duration::from_millis(12_450),
-        };
+        let later = wall_clock() + Duration::from_secs(60);
+        let mut holder = HolderView::new(Mode::Exclusive, later, Duration::from_millis(12_450));
         assert_eq!(holder.to_string(), "another program for 0ms, 12.4s left");
         assert_eq!(holder.time_left(), Some(holder.remaining));
         holder.remaining = Duration::MAX;
         assert_eq!(holder.to_string(), "another program for 0ms, without an end");
         assert_eq!(holder.time_left(), None);
+    }
+
+    #[test]
+    fn a_time_that_nobody_wrote_is_not_told() {
+        let holder = HolderView::new(Mode::Exclusive, None, Duration::from_secs(5));
+        assert_eq!(holder.to_string(), "another program, 5.0s left");
     }
 
     #[test]

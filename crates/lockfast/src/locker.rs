@@ -484,7 +484,9 @@ impl Locker {
     }
 
     /// Ends the use of this locker: waits as [`Locker::settled`] does and drops it, so that dropping the
-    /// last one does not block a thread. Guards that are still there keep their locks.
+    /// last one does not block a thread. Guards that are still there keep their locks, and clones of it can
+    /// be used on. A store that does not answer is waited for until what was dropped has ended by itself,
+    /// after its ttl and lock-delay; put a time limit around it to end sooner.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -201,6 +201,9 @@ async fn who_waits_for_the_answer_of_another_task_waits_no_longer_than_it_wants(
     until_waiting(&locker, "a", 1).await;
     let Attempt::Taken(refusal) = mutex.try_acquire_as(&me).await.unwrap() else { panic!() };
     assert_eq!(refusal.lock.holders[0].fence, Some(blocker.fence()));
+    assert_eq!(refusal.waited, Duration::ZERO);
+    let Attempt::Taken(refusal) = mutex.try_acquire().await.unwrap() else { panic!() };
+    assert_eq!(refusal.waited, Duration::ZERO, "B243");
     let start = Moment::now();
     let error = mutex.clone().wait(SECOND / 10).acquire_as(&me).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Taken);

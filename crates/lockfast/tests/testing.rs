@@ -222,3 +222,67 @@ async fn a_test_that_waits_for_nothing_is_told() -> Result<()> {
     assert!(error.to_string().contains("within 10s"), "{error}");
     Ok(())
 }
+
+/// Who has a guard or waits goes on, however many shut down what they were made from.
+#[tokio::test]
+async fn a_shutdown_leaves_guards_and_those_who_wait() -> Result<()> {
+    let (kit, ours) = kit_and_locker().await?;
+    let theirs = kit.locker().await?;
+    let guard = ours.mutex("job")?.ttl(TTL).acquire().await?;
+    let busy = theirs.mutex("other")?.ttl(100 * TTL).acquire().await?;
+    let mutex = ours.mutex("other")?.ttl(TTL);
+    let mut waiting = pin!(mutex.acquire());
+    begin(waiting.as_mut()).await;
+    soon(ours.clone().shutdown()).await;
+    soon(ours.shutdown()).await;
+    assert!(!theirs.mutex("job")?.try_acquire().await?.is_acquired());
+    let mut changes = guard.changes();
+    assert_eq!(changes.next().await, LeaseStatus::Held);
+    kit.advance(TTL / 2);
+    assert_eq!(soon(changes.next()).await, LeaseStatus::Held, "it is still renewed");
+    busy.release().await?;
+    soon(waiting).await?.release().await?;
+    assert!(matches!(guard.release().await?, Released::Released));
+    assert!(theirs.mutex("job")?.try_acquire().await?.is_acquired());
+    Ok(())
+}
+
+/// A store that is gone is waited for until what was dropped has ended by itself, and no longer.
+#[tokio::test]
+async fn a_shutdown_ends_although_the_store_is_gone() -> Result<()> {
+    let (kit, locker) = kit_and_locker().await?;
+    let guard = locker.mutex("job")?.ttl(TTL).acquire().await?;
+    kit.cut();
+    drop(guard);
+    let mut shutdown = pin!(locker.shutdown());
+    begin(shutdown.as_mut()).await;
+    kit.advance(2 * TTL);
+    soon(shutdown).await;
+    kit.heal();
+    Ok(())
+}
+
+/// Leases are kept by threads of their own, so a runtime that ends first takes nothing along.
+#[test]
+fn a_runtime_that_ends_first_loses_nothing() -> Result<()> {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (kit, first) = (TestKit::new()?, runtime());
+    let (locker, guard) = first.block_on(async {
+        let locker = kit.locker().await?;
+        let guard = locker.mutex("job")?.ttl(TTL).acquire().await?;
+        Ok::<_, lockfast::Error>((locker, guard))
+    })?;
+    drop(first);
+    let mut changes = guard.changes();
+    runtime().block_on(async {
+        assert_eq!(changes.next().await, LeaseStatus::Held);
+        kit.advance(TTL / 2);
+        assert_eq!(soon(changes.next()).await, LeaseStatus::Held, "it is still renewed");
+    });
+    drop(guard);
+    // The last locker waits until that is given back.
+    drop(locker);
+    let other = kit.blocking_locker()?;
+    assert!(other.mutex("job")?.try_acquire()?.acquired().is_some());
+    Ok(())
+}

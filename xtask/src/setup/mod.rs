@@ -119,6 +119,18 @@ const NEEDS: &[Need] = &[
         purpose: "shares locks with the ZooKeeper store",
     },
     Need {
+        program: "zsh",
+        proof: &[],
+        packages: &["zsh"],
+        purpose: "completes what is typed by a script of the command",
+    },
+    Need {
+        program: "fish",
+        proof: &[],
+        packages: &["fish"],
+        purpose: "completes what is typed by another",
+    },
+    Need {
         program: "chromium",
         proof: &[],
         packages: &["chromium"],

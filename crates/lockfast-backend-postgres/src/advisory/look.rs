@@ -59,8 +59,8 @@ fn read_view<'a>(
         let who: Option<&str> = get(row, 3)?;
         let since_us: Option<i64> = get(row, 4)?;
         let label = who.and_then(read_label);
-        let since = u64::try_from(since_us.unwrap_or(0)).unwrap_or(0);
-        let since = SystemTime::UNIX_EPOCH + Duration::from_micros(since);
+        let since = since_us.and_then(|since_us| u64::try_from(since_us).ok());
+        let since = since.map(|us| SystemTime::UNIX_EPOCH + Duration::from_micros(us));
         let mode = if is_shared { Mode::Shared } else { Mode::Exclusive };
         // A program that is not Lockfast has no fence, and of those who share nobody knows whose the
         // last one is.

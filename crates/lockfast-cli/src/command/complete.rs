@@ -34,7 +34,12 @@ pub(crate) fn main(words: &[OsString]) -> u8 {
     if before.iter().any(|word| scan.read(word).is_err()) {
         return 0;
     }
-    let Some(expected) = scan.expects(current) else { return 0 };
+    // Of --on=VALUE only the value is completed, and the rest is as it was typed.
+    let (expected, typed, current) = match (scan.split(current), scan.expects(current)) {
+        (Some((option, typed, value)), _) => (option, typed, OsStr::new(value)),
+        (None, Some(expected)) => (expected, "", current.as_os_str()),
+        (None, None) => return 0,
+    };
     let global = Global::with(scan.value("on"), scan.value("config"));
     let found = match expected.get_id().as_str() {
         "on" => config::load(global.config.as_deref()).map(|it| it.stores.into_keys().collect()),
@@ -44,10 +49,11 @@ pub(crate) fn main(words: &[OsString]) -> u8 {
     };
     let start = current.to_string_lossy();
     let fitting = found.unwrap_or_default().into_iter().filter(|name: &String| {
-        // A shell would take a line break for the end of a name.
-        name.starts_with(&*start) && is_printable(name)
+        // A shell would take a line break for the end of a name, and this command a - for an option.
+        let is_no_option = scan.is_escaped() || !name.starts_with('-');
+        name.starts_with(&*start) && is_printable(name) && is_no_option
     });
-    let lines: String = fitting.map(|name| name + "\n").collect();
+    let lines: String = fitting.map(|name| format!("{typed}{name}\n")).collect();
     write_out(&lines).map_or_else(|failure| failure.code(), |()| 0)
 }
 

@@ -56,12 +56,19 @@ impl Plan {
             .map_or(Ok(GRACE_DEFAULT), |typed| plan::span("--grace", typed, Duration::ZERO))?;
         let variables =
             work.env.iter().map(|typed| plan::variable(typed)).collect::<Result<Vec<_>, _>>()?;
-        let argv = argv(work);
-        let [command, ..] = argv.as_slice() else {
-            return Err(Failure::usage(format!(
-                "the command is missing; write it after the name, as in: lockfast {verb} {} -- COMMAND",
-                quote(name.as_str())
-            )));
+        let argv = argv(work)?;
+        let example = || format!("as in: lockfast {verb} {} -- COMMAND", quote(name.as_str()));
+        let command = match argv.first() {
+            Some(command) if command != "--" => command,
+            Some(_) => {
+                return Err(Failure::usage(format!("-- is given twice; write one, {}", example())));
+            }
+            None => {
+                return Err(Failure::usage(format!(
+                    "the command is missing; write it after the name, {}",
+                    example()
+                )));
+            }
         };
         let mode = plan::mode(claim)?;
         let label = plan::label(claim)?;
@@ -84,11 +91,15 @@ impl Plan {
     }
 }
 
-/// The command and its arguments, of a shell if a line for one was given.
-fn argv(work: &Work) -> Vec<OsString> {
+/// The command and its arguments, of a shell if a line for one was given. One that is empty comes from a
+/// variable that is not set, and would succeed.
+fn argv(work: &Work) -> Result<Vec<OsString>, Failure> {
     match &work.line {
-        Some(line) => vec!["sh".into(), "-c".into(), line.clone()],
-        None => work.command.clone(),
+        Some(line) if line.as_encoded_bytes().trim_ascii().is_empty() => Err(Failure::usage(
+            "the shell command is empty; write it after -c, as in -c 'make all'",
+        )),
+        Some(line) => Ok(vec!["sh".into(), "-c".into(), line.clone()]),
+        None => Ok(work.command.clone()),
     }
 }
 
@@ -136,9 +147,10 @@ impl Inside {
         self,
         plan: &Plan,
         bytes_max: usize,
+        output: &Output,
     ) -> Result<(Ending, Option<Vec<u8>>), Failure> {
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("lockfast").args(trampoline::arguments(getpid(), false));
+        command.arg0("lockfast").args(trampoline::arguments(getpid(), false, output));
         command.arg(&plan.path).args(&plan.argv).stdout(Stdio::piped());
         self.furnish(plan, &mut command);
         let mut child = command.spawn().map_err(|error| cannot_execute(&error))?;

@@ -5,7 +5,7 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use lockfast::{HolderView, LockName, LockView, Mode};
 use lockfast_core::view::brief;
 
-use super::view::{age, lock_value, mode_word, permits, since};
+use super::view::{age, lock_value, mode_word, permits};
 use crate::args::{Global, List};
 use crate::exit::{Failure, Outcome};
 use crate::output::Output;
@@ -99,7 +99,7 @@ fn rows(lock: &LockView) -> Vec<Row<String>> {
             name.clone(),
             holder.label.as_ref().map_or_else(|| "another program".into(), ToString::to_string),
             mode(holder.mode),
-            since(holder).map_or_else(none, |since| brief(age(since))),
+            holder.since.map_or_else(none, |since| brief(age(since))),
             holder.time_left().map_or_else(none, brief),
             waiting.clone(),
         ]

@@ -48,7 +48,7 @@ async fn read_or_compute(args: &Refresh, global: &Global, output: &Output) -> Ou
     let plan = Plan::new("refresh", &args.name, &claim, OnLost::Kill, &args.work)?;
     let (name, plan) = (plan.name.clone(), plan.under(Value::lock_of)?);
     let computed = match Site::enter(&plan, &Token::default(), global, output).await? {
-        Place::Inside(inside) => compute_inside(inside, &plan)?,
+        Place::Inside(inside) => compute_inside(inside, &plan, output)?,
         Place::Outside(mut site) => {
             let mut value = site.locker.refresh(&name, fresh_for)?;
             if let Some(stale_for) = stale_for {
@@ -68,8 +68,8 @@ async fn read_or_compute(args: &Refresh, global: &Global, output: &Output) -> Ou
 }
 
 /// The job around us has the lock. Its own refresh stores what it prints.
-fn compute_inside(inside: Inside, plan: &Plan) -> Result<Computed, Failure> {
-    match inside.output(plan, Value::BYTES_MAX)? {
+fn compute_inside(inside: Inside, plan: &Plan, output: &Output) -> Result<Computed, Failure> {
+    match inside.output(plan, Value::BYTES_MAX, output)? {
         (_, None) => Err(Failure::new(RUN_FAILED, too_long())),
         (Ending::Exit(0), Some(bytes)) => Ok(Computed::Value(bytes)),
         (ending, _) => Ok(Computed::Failed(ending.code())),

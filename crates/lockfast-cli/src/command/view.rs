@@ -10,10 +10,6 @@ use serde_json::{Value, json};
 
 use crate::output::timestamp;
 
-/// Another program's lock may not say since when it is held; then the store says the time of the look.
-/// What is that young is not told.
-const JUST_NOW: Duration = Duration::from_secs(1);
-
 /// How many holders a sentence names.
 const NAMED_MAX: usize = 3;
 
@@ -44,16 +40,10 @@ fn holder_value(holder: &HolderView) -> Value {
         "mode": mode_word(holder.mode),
         "permits": permits(holder.mode),
         "fence": holder.fence.map(|fence| fence.get()),
-        "since": since(holder).map(timestamp),
+        "since": holder.since.map(timestamp),
         "until": holder.time_left().and_then(until),
         "remaining_ms": holder.time_left().map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
     })
-}
-
-/// Since when it is held, if that is known.
-pub(crate) fn since(holder: &HolderView) -> Option<SystemTime> {
-    let is_ours = holder.label.is_some() || holder.fence.is_some();
-    (is_ours || age(holder.since) > JUST_NOW).then_some(holder.since)
 }
 
 fn until(left: Duration) -> Option<String> {
@@ -81,7 +71,7 @@ pub(crate) fn permits(mode: Mode) -> Option<u32> {
 pub(crate) fn describe_holder(holder: &HolderView) -> String {
     let who =
         holder.label.as_ref().map_or_else(|| "another program".to_owned(), ToString::to_string);
-    let since = since(holder).map_or_else(
+    let since = holder.since.map_or_else(
         || ", since when is not known".to_owned(),
         |since| format!(" since {} ({} ago)", timestamp(since), brief(age(since))),
     );
@@ -117,17 +107,17 @@ pub(crate) fn describe_refusal(refusal: &Refusal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockfast::Fence;
 
     /// B226: a lock that another program took was shown as taken at the time of the look.
     #[test]
     fn a_time_that_is_not_known_is_not_told() {
-        let foreign = HolderView::new(Mode::Exclusive, wall_clock(), Duration::from_secs(5));
+        let foreign = HolderView::new(Mode::Exclusive, None, Duration::from_secs(5));
         let text = describe_holder(&foreign);
         assert_eq!(text, "another program, since when is not known, 5.0s left");
         assert_eq!(holder_value(&foreign)["since"], Value::Null);
-        let ours = foreign.clone().with_fence(Some(Fence::new(7).unwrap()));
-        assert!(describe_holder(&ours).starts_with("another program since 20"));
+        // However short a time ago it was taken.
+        let young = HolderView::new(Mode::Exclusive, wall_clock(), Duration::from_secs(5));
+        assert!(describe_holder(&young).starts_with("another program since 20"));
         let told = wall_clock() - Duration::from_secs(60);
         let told = HolderView::new(Mode::Exclusive, told, Duration::from_secs(5));
         assert!(describe_holder(&told).contains("(1m00s ago)"), "{}", describe_holder(&told));

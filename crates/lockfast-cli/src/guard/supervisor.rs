@@ -122,7 +122,7 @@ impl<'a> Supervisor<'a> {
             true => descriptor::own_sockets()?,
             false => Vec::new(),
         };
-        let (socket, guard) = spawn_guard(&mut job)?;
+        let (socket, guard) = spawn_guard(&mut job, output)?;
         let stdin = io::stdin();
         let mut handed = vec![stdin.as_fd()];
         handed.extend(connections.iter().map(|connection| connection.as_fd()));
@@ -366,12 +366,12 @@ fn guard_died(detail: &str) -> Failure {
 /// Starts the guard with one end of a socket as its standard input, in a process group of its own
 /// so that nothing meant for us or the command hits it. The command inherits its standard output, to
 /// which the guard itself writes nothing.
-fn spawn_guard(job: &mut Job) -> io::Result<(Socket, tree::Process)> {
+fn spawn_guard(job: &mut Job, output: &Output) -> io::Result<(Socket, tree::Process)> {
     let (ours, theirs) = Socket::pair()?;
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("lockfast")
-        .arg(COMMAND)
+        .args([COMMAND, output.form()])
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .process_group(0);
     if let Some(stdout) = job.stdout.take() {

@@ -2,7 +2,7 @@
 //! everything below it has.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -25,10 +25,10 @@ use crate::process::timer::Timer;
 use crate::process::{descriptor, terminal, trampoline, tree};
 
 /// Runs the guard; the wrapper's socket is standard input.
-pub(crate) fn main() -> u8 {
-    let output = Output::new(false, false);
+pub(crate) fn main(arguments: &[OsString]) -> u8 {
+    let output = Output::of_form(arguments.first().map(OsString::as_os_str));
     match prepare().and_then(|(runtime, socket, handed)| {
-        runtime.block_on(async { Warden::serve(socket, handed).await })
+        runtime.block_on(async { Warden::serve(socket, handed, &output).await })
     }) {
         Ok(()) => 0,
         Err(error) => {
@@ -57,7 +57,8 @@ struct Handed {
     connections: Vec<OwnedFd>,
 }
 
-struct Warden {
+struct Warden<'a> {
+    output: &'a Output,
     link: Link,
     start: Start,
     schedule: Schedule,
@@ -82,8 +83,8 @@ enum Next {
     Exit,
 }
 
-impl Warden {
-    async fn serve(socket: Socket, handed: Handed) -> io::Result<()> {
+impl<'a> Warden<'a> {
+    async fn serve(socket: Socket, handed: Handed, output: &'a Output) -> io::Result<()> {
         // A signal for everybody in our control group is meant for the command; the guard must
         // not die of it.
         let mut swallowed = Signals::listen()?;
@@ -91,7 +92,7 @@ impl Warden {
         let mut timer = Timer::new()?;
         let mut link = Link::new(socket)?;
         let Some(ToGuard::Start(start)) = link.receive().await? else { return Ok(()) };
-        let mut warden = Self::new(link, *start, handed)?;
+        let mut warden = Self::new(link, *start, handed, output)?;
         warden.link.send(&FromGuard::Ready);
         loop {
             warden.collect();
@@ -117,12 +118,13 @@ impl Warden {
         }
     }
 
-    fn new(link: Link, start: Start, handed: Handed) -> io::Result<Self> {
+    fn new(link: Link, start: Start, handed: Handed, output: &'a Output) -> io::Result<Self> {
         let witness = match &start.witness {
             Some(path) => Some(open_for_all_below(path)?),
             None => None,
         };
         Ok(Self {
+            output,
             link,
             schedule: Schedule::new(start.lease),
             start,
@@ -163,7 +165,7 @@ impl Warden {
             let mut command = Command::new("/proc/self/exe");
             command
                 .arg0("lockfast")
-                .args(trampoline::arguments(getpid(), self.start.foreground))
+                .args(trampoline::arguments(getpid(), self.start.foreground, self.output))
                 .arg(&self.start.path)
                 .arg(name)
                 .args(arguments)
@@ -301,7 +303,7 @@ impl Warden {
         while let Err(failure) = self.release().await {
             if until.has_passed(Moment::now()) {
                 let why = failure.message().unwrap_or("unknown").to_owned();
-                Output::new(false, false).warn(&format!("the lock is left to expire: {why}"));
+                self.output.warn(&format!("the lock is left to expire: {why}"));
                 return;
             }
             tokio::time::sleep(STUCK_PAUSE).await;

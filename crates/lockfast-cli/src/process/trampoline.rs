@@ -18,18 +18,19 @@ use crate::output::Output;
 pub(crate) const COMMAND: &str = "__exec";
 
 /// The arguments that come before the command's path, its name and its own arguments.
-pub(crate) fn arguments(guard: Pid, takes_terminal: bool) -> [OsString; 3] {
+pub(crate) fn arguments(guard: Pid, takes_terminal: bool, output: &Output) -> [OsString; 4] {
     [
         COMMAND.into(),
         guard.as_raw_pid().to_string().into(),
         if takes_terminal { "terminal" } else { "plain" }.into(),
+        output.form().into(),
     ]
 }
 
 /// Becomes the command. Returns an exit code only when that failed.
 pub(crate) fn main(arguments: &[OsString]) -> u8 {
-    let output = Output::new(false, false);
-    let [guard, terminal_or_not, path, name, rest @ ..] = arguments else {
+    let output = Output::of_form(arguments.get(2).map(OsString::as_os_str));
+    let [guard, terminal_or_not, _form, path, name, rest @ ..] = arguments else {
         output.fail(&Failure::new(INTERNAL, "__exec is not for people"));
         return INTERNAL;
     };

@@ -123,3 +123,38 @@ fn keys_that_are_not_there_are_told_with_those_that_are() {
         assert!(refused.stderr.contains(words), "{text}: {}", refused.stderr);
     }
 }
+
+/// B241: a config file that was there and could not be reached counted as none, so that the job took its
+/// lock in the default store, where nobody else does.
+#[test]
+fn a_config_file_that_cannot_be_reached_is_not_absent() {
+    use std::os::unix::fs::symlink;
+    let home = Home::new("");
+    let path = home.0.path(".config/lockfast/config.toml");
+    std::fs::remove_file(&path).unwrap();
+    home.run("env", None).expect(0);
+    for target in [home.0.path("not-mounted"), path.clone()] {
+        symlink(&target, &path).unwrap();
+        for (line, code) in [("env", 78), ("run x touch ran", 125)] {
+            let refused = home.run(line, None).expect(code);
+            assert!(refused.stderr.contains("cannot be read"), "{line}: {}", refused.stderr);
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+    assert!(!home.0.path("ran").exists());
+    // Where no directory is, no file can be: services have /dev/null as their home.
+    std::fs::remove_dir_all(home.0.path(".config")).unwrap();
+    std::fs::write(home.0.path(".config"), "").unwrap();
+    home.run("env", None).expect(0);
+}
+
+#[test]
+fn a_store_of_the_config_file_has_a_url_and_not_another_name() {
+    let text = "url = 'a'\n[store.a]\nurl = 'b'\n[store.b]\nurl = 'a'\n";
+    let refused = Home::new(text).run("show x", None).expect(78);
+    assert!(refused.stderr.contains("`url` in [store.a] is not a URL"), "{}", refused.stderr);
+    // A URL that was pasted in the wrong place may hold a password.
+    for text in ["'redis://u:geheim@h' = 1", "[store]\n'redis://u:geheim@h' = {}"] {
+        Home::new(text).run("env", None).expect(78);
+    }
+}

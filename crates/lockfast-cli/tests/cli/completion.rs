@@ -1,5 +1,6 @@
-//! What shells complete. bash is run; zsh and fish are given the same words.
+//! What shells complete, each of which is run.
 
+use std::path::Path;
 use std::process::Command;
 
 use lockfast_core::Moment;
@@ -8,9 +9,18 @@ use crate::sandbox::{Running, Sandbox, undisturbed};
 
 fn with_locks() -> Sandbox {
     let sandbox = Sandbox::new();
-    for name in ["nightly:report", "nightly:mail", "a b", "build"] {
-        sandbox.run(["acquire", name, "--ttl", "60s"]).expect(0);
+    for name in ["nightly:report", "nightly:mail", "a b", "build", "-x"] {
+        sandbox.run(["acquire", "--ttl", "600s", "--", name]).expect(0);
     }
+    sandbox
+}
+
+/// The same with stores that have names.
+fn with_stores() -> Sandbox {
+    let sandbox = with_locks();
+    std::fs::create_dir_all(sandbox.path(".config/lockfast")).unwrap();
+    let config = "[store.prod]\nurl = 'redis://a:geheim@h'\n[store.play]\nurl = 'x:'\n";
+    std::fs::write(sandbox.path(".config/lockfast/config.toml"), config).unwrap();
     sandbox
 }
 
@@ -37,6 +47,7 @@ fn names_are_offered_where_a_name_belongs() {
         (&["run", "build", ""], &[]),
         (&["run", "build", "--", ""], &[]),
         (&["show", "-"], &[]),
+        (&["show", "--", "-"], &["-x"]),
         (&["show", "--no-such-option", ""], &[]),
         (&["list", ""], &[]),
         (&["refresh", "--for", "5m", ""], &[]),
@@ -57,6 +68,11 @@ fn stores_of_the_config_file_are_offered() {
     assert_eq!(names, ["prod", "stage"]);
     assert_eq!(complete(&sandbox, &["--config=named.toml", "show", "--on", "p"]), ["prod"]);
     assert_eq!(complete(&sandbox, &["show", "--on", ""]), [""; 0]);
+    let joined = complete(&sandbox, &["--config=named.toml", "show", "--on=p"]);
+    assert_eq!(joined, ["--on=prod"]);
+    for other in ["--one=p", "--json=p", "--=p", "--ttl="] {
+        assert_eq!(complete(&sandbox, &["--config=named.toml", "show", other]), [""; 0], "{other}");
+    }
 }
 
 /// Here of a server that never answers.
@@ -90,7 +106,7 @@ printf '%s\\n' \"${COMPREPLY[@]}\"";
 
 #[test]
 fn bash_completes_names() {
-    let sandbox = with_locks();
+    let sandbox = with_stores();
     let found = in_bash(&sandbox, "lockfast show n", &["lockfast", "show", "n"], "n");
     assert_eq!(found, ["nightly:mail", "nightly:report"]);
     // bash has cut the word at the colon, and wants the rest of it alone.
@@ -106,9 +122,68 @@ fn bash_completes_names() {
     // A space is written so that the shell takes it for a part of the name.
     let found = in_bash(&sandbox, "lockfast show a", &["lockfast", "show", "a"], "a");
     assert_eq!(found, ["a\\ b"]);
+    let words = ["lockfast", "--on", "=", "p"];
+    assert_eq!(in_bash(&sandbox, "lockfast --on=p", &words, "p"), ["play", "prod"]);
     // Everything else is as it was generated.
     let found = in_bash(&sandbox, "lockfast show --js", &["lockfast", "show", "--js"], "--js");
     assert_eq!(found, ["--json"]);
+}
+
+/// What zsh and fish are to offer for a line, of what does not start with a - there.
+const OFFERS: [(&str, &[&str]); 8] = [
+    ("lockfast ru", &["run"]),
+    ("lockfast fence ch", &["check"]),
+    ("lockfast run n", &["nightly:mail", "nightly:report"]),
+    ("lockfast run -n --ttl 5s nightly:r", &["nightly:report"]),
+    ("lockfast show a", &["a b"]),
+    ("lockfast --on p", &["play", "prod"]),
+    ("lockfast show --on=pr", &["prod"]),
+    ("lockfast run --on-lost te", &["term"]),
+];
+
+/// Runs a shell that prints a line for each of [`OFFERS`], with the offers behind tabs.
+#[track_caller]
+fn compare_offers(sandbox: &Sandbox, mut command: Command) {
+    sandbox.settle(&mut command);
+    let folder = Path::new(env!("CARGO_BIN_EXE_lockfast")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", folder.display()));
+    let finished = Running::new(command).finish().expect(0);
+    let mut lines = finished.stdout.lines();
+    for (line, expected) in OFFERS {
+        let mut words = lines.next().unwrap_or_default().split('\t');
+        assert_eq!(words.next(), Some(line), "{finished:?}");
+        let mut offered: Vec<String> =
+            words.map(|word| word.replace('\\', "").replace("--on=", "")).collect();
+        offered.sort();
+        offered.dedup();
+        assert_eq!(offered, expected, "{line}: {finished:?}");
+    }
+}
+
+#[test]
+fn fish_completes_names() {
+    let sandbox = with_stores();
+    let script = sandbox.run(["completions", "fish"]).expect(0).stdout;
+    std::fs::write(sandbox.path("lockfast.fish"), script).unwrap();
+    let offer = "source lockfast.fish
+for line in $argv
+    echo $line\\t(complete -C $line | string replace -r '\\t.*' '' | string join \\t)
+end";
+    let mut command = undisturbed("fish");
+    command.args(["--no-config", "-c", offer]).args(OFFERS.map(|(line, _)| line));
+    compare_offers(&sandbox, command);
+}
+
+#[test]
+fn zsh_completes_names() {
+    let sandbox = with_stores();
+    let script = sandbox.run(["completions", "zsh"]).expect(0).stdout;
+    std::fs::write(sandbox.path("_lockfast"), script).unwrap();
+    std::fs::write(sandbox.path("offer"), include_str!("completion.zsh")).unwrap();
+    let mut command = undisturbed("zsh");
+    command.args(["-f", "offer"]).args(OFFERS.map(|(line, _)| line));
+    compare_offers(&sandbox, command);
 }
 
 #[test]

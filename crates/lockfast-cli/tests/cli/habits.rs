@@ -29,6 +29,31 @@ fn the_command_needs_no_separator() {
     sandbox.run(["run", "x", "no-such-command", "--try"]).expect(127);
 }
 
+/// B244: some lines that mean nothing ran something, or did nothing and succeeded.
+#[test]
+fn a_wrong_guess_is_told_before_anything_is_touched() {
+    let sandbox = Sandbox::new();
+    for (line, said) in [
+        (&["run", "-n", "3", "touch", "ran"][..], "write --permits 3"),
+        (&["run", "x", "--", "--", "touch", "ran"], "-- is given twice"),
+        (&["run", "x", "-c", ""], "the shell command is empty"),
+        (&["once", "--at-most", "5m", "x", "-c", " \n"], "the shell command is empty"),
+        (&["run", "x", "-c", "-n"], "a value is required for '-c"),
+        (&["run", "x", "-c", "--", "touch", "ran"], "a value is required for '-c"),
+        (&["run", "-s", "x", "touch", "ran"], "unexpected argument '-s'"),
+        (&["run", "-c", "touch ran", "x", "touch", "ran"], "cannot be used with"),
+        (&["run", "--", "x", "touch", "ran"], "<NAME>"),
+        (&["run", "x", ""], "the command is empty"),
+    ] {
+        let refused = sandbox.run(line).expect(64);
+        assert!(refused.stderr.contains(said), "{line:?}: {}", refused.stderr);
+        // After the -- stands the command, and no option of ours.
+        assert!(!refused.stderr.contains("to pass"), "{line:?}: {}", refused.stderr);
+    }
+    assert!(!sandbox.path("ran").exists() && !sandbox.path("store").exists());
+    sandbox.run(["run", "-n", "3", "--", "true"]).expect(0);
+}
+
 #[test]
 fn a_line_for_a_shell() {
     let sandbox = Sandbox::new();
@@ -47,8 +72,12 @@ fn a_line_for_a_shell() {
 fn the_short_options_of_flock() {
     let sandbox = Sandbox::new();
     let _holder = sandbox.hold(&["x"], HOLD);
-    let refused = sandbox.run(["run", "-n", "x", "true"]).expect(75);
-    assert!(refused.stderr.contains("is held by"), "{}", refused.stderr);
+    // B243: who did not wait was told to have given up, after as long as the store took to answer.
+    for line in ["run -n x true", "run -w 0s x true", "once x --at-most 5m true"] {
+        let refused = sandbox.run(line.split(' ')).expect(75);
+        assert!(refused.stderr.contains("is held by"), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("gave up"), "{line}: {}", refused.stderr);
+    }
     sandbox.run(["run", "-n", "-E", "3", "x", "true"]).expect(3);
     sandbox.run(["acquire", "x", "--ttl", "5s", "-n"]).expect(75);
     let waited = sandbox.run(["run", "-w", "20ms", "x", "true"]).expect(75);
@@ -134,5 +163,27 @@ fn looking_makes_no_store() {
         let warning = format!("warning: there is no store at {url}");
         assert!(finished.stderr.contains(&warning), "{line}: {}", finished.stderr);
         assert!(!sandbox.path("sotre").exists(), "{line}");
+    }
+}
+
+/// B246: who cannot see a store, or may not make it, was told that its locks are free.
+#[test]
+fn what_cannot_be_seen_is_not_free() {
+    let sandbox = Sandbox::new();
+    std::os::unix::fs::symlink("round", sandbox.path("round")).unwrap();
+    std::os::unix::fs::symlink("nowhere", sandbox.path("dangling")).unwrap();
+    std::fs::write(sandbox.path("file"), "").unwrap();
+    let at = |name: &str| format!("embedded:{}", sandbox.path(name).display());
+    for (url, code) in [
+        (at("round/store"), 69),
+        (at("dangling"), 69),
+        (at("file/store"), 78),
+        (format!("{}?group=root", at("none")), 78),
+    ] {
+        for line in ["show x", "list", "list --json"] {
+            let refused = sandbox.run(["--on", &url].into_iter().chain(line.split(' ')));
+            assert_eq!((&*refused.stdout, refused.code()), ("", code), "{url}: {}", refused.stderr);
+            assert!(!refused.stderr.contains("there is no store"), "{}", refused.stderr);
+        }
     }
 }

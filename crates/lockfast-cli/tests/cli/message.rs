@@ -46,9 +46,35 @@ fn every_error_is_one_object() {
         if word == "taken" {
             assert_eq!(error["lock"]["name"], "taken", "{line}");
             assert!(error["lock"]["holders"][0]["pid"].is_number(), "{line}: {error}");
-            assert!(error["lock"]["waited_ms"].is_number(), "{line}: {error}");
+            let waits = line.contains(" -w ");
+            assert_eq!(error["lock"]["waited_ms"] != 0, waits, "{line}: {error}");
         }
     }
+}
+
+/// B242: what the guard and the process that becomes the command told was prose, whatever was asked for.
+#[test]
+fn so_are_those_of_the_processes_below() {
+    let sandbox = Sandbox::new();
+    std::fs::write(sandbox.path("script"), "#!/no/such/interpreter\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(sandbox.path("script"), mode).unwrap();
+    let binary = env!("CARGO_BIN_EXE_lockfast");
+    let inside = format!("run refresh:x --json {binary} refresh x --for 5s --json ./script");
+    for (line, code, word, said) in [
+        ("run x --json ./script", 127, "not_found", "cannot be executed"),
+        ("refresh x --for 5s --json ./script", 127, "not_found", "cannot be executed"),
+        (&inside, 127, "not_found", "cannot be executed"),
+        ("__guard json", 70, "internal", "the guard process failed"),
+    ] {
+        let finished = sandbox.run(line.split(' ')).expect(code);
+        let messages = messages(&finished);
+        assert_eq!(messages[0]["error"], word, "{line}: {messages:?}");
+        assert_eq!(messages[0]["exit_code"], code, "{line}: {messages:?}");
+        assert!(messages[0]["message"].as_str().unwrap().contains(said), "{line}: {messages:?}");
+    }
+    let plain = sandbox.run(["run", "x", "./script"]).expect(127);
+    assert!(plain.stderr.starts_with("lockfast: the command"), "{}", plain.stderr);
 }
 
 #[test]

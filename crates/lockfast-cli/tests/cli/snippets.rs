@@ -358,3 +358,29 @@ fn every_snippet_of_a_page_is_tried_and_every_claim_is_made() {
     let untold: Vec<_> = tried.difference(&told).collect();
     assert!(untold.is_empty(), "no page has {untold:#?}");
 }
+
+/// B249: a script took the lock's name in its environment for the lock, and `at` and others keep an
+/// environment for later.
+#[test]
+fn a_script_that_locks_itself_believes_no_environment() {
+    let page = std::fs::read_to_string(root().join("docs/migrate/flock.md")).unwrap();
+    let row = page.lines().find(|line| line.contains("FLOCKER")).unwrap();
+    let idiom = row.split(" | ").nth(1).unwrap().trim_matches(['`', '|', ' ']).replace("\\|", "|");
+    let sandbox = prepare();
+    let script = format!("#!/bin/sh\n{idiom}\necho \"$LOCKFAST_NAME $*\" >> ran\n");
+    std::fs::write(sandbox.path("bin/script"), script).unwrap();
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(sandbox.path("bin/script"), executable).unwrap();
+    let holder = sandbox.hold(&["backup"], "touch started; while ! [ -e go ]; do sleep 0.01; done");
+    let mut command = sandbox.shell("exec ./bin/script a b");
+    command.env("LOCKFAST_NAME", "backup");
+    let waiting = Running::new(command);
+    eventually("the script to wait", || {
+        sandbox.run(["show", "backup", "--json"]).expect(0).json()["waiting"] == 1
+    });
+    assert_eq!(sandbox.read("ran"), "");
+    std::fs::write(sandbox.path("go"), "").unwrap();
+    holder.finish().expect(0);
+    waiting.finish().expect(0);
+    assert_eq!(sandbox.read("ran"), "backup a b\n");
+}

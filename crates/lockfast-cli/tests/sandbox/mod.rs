@@ -230,7 +230,7 @@ impl Running {
         eventually("the guard", || {
             found = children_of(self.pid()).into_iter().find(|pid| {
                 let arguments = format!("/proc/{}/cmdline", pid.as_raw_pid());
-                std::fs::read(arguments).is_ok_and(|line| line == b"lockfast\0__guard\0")
+                std::fs::read(arguments).is_ok_and(|line| line.starts_with(b"lockfast\0__guard\0"))
             });
             found.is_some()
         });

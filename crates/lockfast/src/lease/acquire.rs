@@ -94,10 +94,12 @@ impl Target {
                 Ok(AcquireOutcome::Granted(grant)) => self.too_late(&grant),
                 Ok(AcquireOutcome::Taken(mut refusal)) => {
                     attempt.settle();
-                    if wait != Wait::No {
+                    refusal.waited = match wait {
+                        // How long the store took to answer is no time of waiting.
+                        Wait::No => Duration::ZERO,
                         // Earlier tries count too.
-                        refusal.waited = self.store.now().since(start);
-                    }
+                        Wait::Until(_) | Wait::Forever => self.store.now().since(start),
+                    };
                     telemetry.taken(&self.name, &refusal);
                     return Ok(Acquired::Taken(refusal));
                 }

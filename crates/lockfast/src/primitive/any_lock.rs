@@ -297,7 +297,11 @@ impl AnyLock {
             Wait::Forever => Some(seat.asking.lock().await),
         };
         let Some(_asking) = asking else {
-            return self.refuse(self.store().now().since(start)).await.map(Attempt::Taken);
+            let waited = match wait {
+                Wait::No => Duration::ZERO,
+                Wait::Until(_) | Wait::Forever => self.store().now().since(start),
+            };
+            return self.refuse(waited).await.map(Attempt::Taken);
         };
         // Who asked before may have got it, and may have it in another mode by now.
         if let Some(guard) = holder.again(&self.target) {

@@ -62,8 +62,9 @@ pub struct LeaderView {
     pub term: Option<Fence>,
     /// Who, for people; absent for a program that is not Lockfast.
     pub label: Option<Label>,
-    /// Since when, by the wall clock of whoever wrote it: for people only.
-    pub since: SystemTime,
+    /// Since when, by the wall clock of whoever wrote it: for people only. Absent where nobody wrote it,
+    /// as a program that is not Lockfast may not.
+    pub since: Option<SystemTime>,
 }
 
 impl Leadership {
@@ -93,7 +94,8 @@ impl Leadership {
         match event.kind {
             WatchKind::Granted => {
                 let term = event.fence?;
-                let leader = LeaderView { term: Some(term), label: event.label, since: event.at };
+                let leader =
+                    LeaderView { term: Some(term), label: event.label, since: Some(event.at) };
                 Some(if term.get() > known { Self::Led(leader) } else { self.clone() })
             }
             WatchKind::Released | WatchKind::Expired | WatchKind::Revoked => {
@@ -180,6 +182,8 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockfast_core::{HolderView, Mode};
+    use std::time::Duration;
 
     const AT: SystemTime = SystemTime::UNIX_EPOCH;
 
@@ -190,7 +194,19 @@ mod tests {
 
     fn led(term: Option<u64>) -> Leadership {
         let term = term.map(|term| Fence::new(term).unwrap());
-        Leadership::Led(LeaderView { term, label: None, since: AT })
+        Leadership::Led(LeaderView { term, label: None, since: Some(AT) })
+    }
+
+    /// B245: another program that leads was told as a new leader at each look, because its record does
+    /// not say since when, and the time of the look took the place of that.
+    #[test]
+    fn who_does_not_say_since_when_stays_the_same() {
+        let look = || {
+            let holder = HolderView::new(Mode::Exclusive, None, Duration::from_secs(5));
+            Leadership::of(LockView::new(LockName::new("a").unwrap(), vec![holder], 0))
+        };
+        assert!(look().is_same(&look()));
+        assert!(!look().is_same(&led(None)) && !look().is_same(&led(Some(5))));
     }
 
     /// The term, 0 for nobody, or nothing when the store has to be looked at.

@@ -2,7 +2,8 @@
 _lockfast_ask() {
     local -a found
     found=("${(@f)$(lockfast __complete "${(@)lockfast_typed}" 2>/dev/null)}")
-    found=(${found:#})
+    # zsh keeps the --on= of --on=VALUE by itself.
+    found=(${${found:#}#--on=})
     if (( ${#found} )); then
         compadd -a found
     else
