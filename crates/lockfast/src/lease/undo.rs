@@ -68,8 +68,8 @@ pub(crate) fn start(claim: Claim) {
 fn finish(claim: Claim, mut call: ReleaseCall) {
     let runtime = claim.store.keeper.runtime().clone();
     let counted = Counted::new(&claim.store, Some(claim.entry.name.clone()));
+    let until = claim.store.now() + claim.entry.ttl + claim.entry.lock_delay;
     runtime.spawn(async move {
-        let until = claim.store.now() + claim.entry.ttl + claim.entry.lock_delay;
         let mut pause = Duration::from_millis(20);
         while call.await.is_err() {
             if until.has_passed(claim.store.now()) {
