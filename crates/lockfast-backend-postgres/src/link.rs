@@ -341,17 +341,29 @@ impl Link {
     }
 
     /// Asks anything else.
-    async fn carry_plain(&self, store: &Store, plain: Plain) -> Option<Failure> {
+    async fn carry_plain(&self, store: &Store, mut plain: Plain) -> Option<Failure> {
         let link = store.link();
         let params: Vec<Param<'_>> = plain.values.iter().map(|value| value.param(&link)).collect();
         let limit = store.config().request_timeout;
-        match self.session.ask_knowingly(&plain.statement, &params, limit).await {
-            Ok((rows, was_unproven)) => {
+        let session = &self.session;
+        let (answered, was_unproven) = match plain.is_repeatable {
+            true => session.ask_knowingly(&plain.statement, &params, limit).await,
+            false => (session.ask_once(&plain.statement, &params, limit).await, false),
+        };
+        drop(params);
+        match answered {
+            Ok(rows) => {
                 let is_doubtful = plain.is_doubtful || was_unproven;
                 drop(plain.asker.send(Ok(Told { rows, is_doubtful })));
                 None
             }
-            Err(failure) => store.recover(vec![Op::Plain(plain)], failure),
+            Err(failure) => {
+                // This is told now; what is asked again is known again.
+                let is_told =
+                    matches!(failure.handling.remedy, Remedy::Tell | Remedy::TellAndReconnect);
+                plain.is_doubtful |= was_unproven && is_told;
+                store.recover(vec![Op::Plain(plain)], failure)
+            }
         }
     }
 }
