@@ -197,7 +197,11 @@ impl Store {
                 give.asker.into_iter().for_each(|asker| drop(asker.send(Err(failure.clone()))));
             }
             Op::Renew(renew) => drop(renew.asker.send(Err(failure.clone()))),
-            Op::Plain(plain) => drop(plain.asker.send(Err(failure.clone()))),
+            Op::Plain(plain) => {
+                let mut failure = failure.clone();
+                failure.handling.is_unproven = plain.is_doubtful;
+                drop(plain.asker.send(Err(failure)));
+            }
         }
     }
 }

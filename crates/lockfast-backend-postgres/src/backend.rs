@@ -8,10 +8,9 @@ use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
 use lockfast_core::task::Task;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Address, Backend, BoxFuture, ConnectContext, DowngradeOutcome,
-    DowngradeRequest, Error, ErrorKind, EventStream, Guarantee, HolderId, LockName, LockView,
-    Moment, Profile, Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest,
-    Result, RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest,
-    jitter,
+    DowngradeRequest, Error, EventStream, Guarantee, HolderId, LockName, LockView, Moment, Profile,
+    Query, Refusal, ReleaseOutcome, ReleaseRequest, RenewOutcome, RenewRequest, Result,
+    RevokeOutcome, RevokeRequest, TtlLimits, VersionedValue, WriteOutcome, WriteRequest, jitter,
 };
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -277,14 +276,7 @@ impl Backend for Postgres {
         Box::pin(async move {
             let name = request.name.clone();
             let outcome = downgrade::downgrade(&self.store, request).await;
-            outcome.map_err(|failure| {
-                let error = failure.to_error().with_lock(&name);
-                match error.kind() {
-                    // It is not there, or not allowed, so that it did nothing.
-                    ErrorKind::InvalidConfig | ErrorKind::Permission => error.without_effect(),
-                    _ => error,
-                }
-            })
+            outcome.map_err(|failure| failure.to_error().with_lock(&name))
         })
     }
 

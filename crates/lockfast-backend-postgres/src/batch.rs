@@ -128,8 +128,12 @@ impl Op {
     pub(crate) fn doubt(&mut self) {
         match self {
             Self::Give(give) => give.doubtful = true,
-            Self::Plain(plain) if !plain.is_repeatable => plain.tries = TRIES_MAX,
-            Self::Plain(plain) => plain.is_doubtful = true,
+            Self::Plain(plain) => {
+                plain.is_doubtful = true;
+                if !plain.is_repeatable {
+                    plain.tries = TRIES_MAX;
+                }
+            }
             Self::Take(_) | Self::Renew(_) => {}
         }
     }

@@ -21,8 +21,8 @@ pub(crate) async fn downgrade(
         Value::Text(request.name.as_str().to_owned()),
         Value::Holder(Uuid(request.holder)),
     ];
-    let rows = store.ask(DOWNGRADE, values).await?;
-    let row = rows.first().ok_or_else(|| failure::of_nonsense("no row"))?;
+    let told = store.change(DOWNGRADE, values).await?;
+    let row = told.rows.first().ok_or_else(|| failure::of_nonsense("no row"))?;
     let code: i16 = get(row, 0)?;
     let nonsense = || failure::of_nonsense(format!("code {code} to a downgrade"));
     match code {

@@ -17,7 +17,8 @@ pub(crate) type Failure = lockfast_core::Failure<Treatment>;
 pub(crate) struct Treatment {
     /// What the link has to do about it.
     pub(crate) remedy: Remedy,
-    /// Whether it may be the answer to another one's request, and ours was done.
+    /// Whether ours may have been done all the same: by an earlier try, or because this may be the
+    /// answer to another one's request.
     pub(crate) is_unproven: bool,
 }
 
@@ -57,6 +58,27 @@ pub(crate) fn proven(mut failure: Failure) -> Failure {
 pub(crate) fn without_proof(mut failure: Failure) -> Failure {
     failure.handling.is_unproven = true;
     failure
+}
+
+/// The failure of a change. The server undoes what it refuses, so it was not made unless that is open.
+pub(crate) fn of_change(failure: Failure) -> Failure {
+    match failure.handling.is_unproven {
+        true => failure,
+        false => Failure { error: failure.error.without_effect(), ..failure },
+    }
+}
+
+/// The same of a change that is not asked for again to see whether the pooler gives the same answer.
+pub(crate) fn of_single_change(failure: Failure) -> Failure {
+    let failure = of_change(failure);
+    if failure.error.is_without_effect() || failure.kind() == ErrorKind::Unreachable {
+        return failure;
+    }
+    let message = format!(
+        "{}; a pooler can give this answer to somebody else, so look whether it was done",
+        failure.message()
+    );
+    failure.with_message(message)
 }
 
 /// Whether the server could not be asked, or not this one; otherwise it has an objection to what was

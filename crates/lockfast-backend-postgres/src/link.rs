@@ -24,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_URGENT: Duration = Duration::from_millis(200);
 
 const SERVE: &str = "SELECT codes, numbers, notes, now_us, owed \
-    FROM {schema}.serve_4($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    FROM {schema}.serve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const SERVE_TYPES: [Type; 10] = [
     Type::BYTEA,
     Type::INT8,
@@ -39,9 +39,9 @@ const SERVE_TYPES: [Type; 10] = [
 ];
 
 /// Tells whom it concerns, after the commit: see the function.
-const PUSH: &str = "SELECT {schema}.push_4($1)";
+const PUSH: &str = "SELECT {schema}.push_later($1)";
 
-const ENROL: &str = "SELECT {schema}.enrol_4($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const ENROL: &str = "SELECT {schema}.enrol($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 const TAKE_ONE: &str = include_str!("sql/take.sql");
 const TAKE_ONE_TYPES: [Type; 7] =
@@ -341,17 +341,29 @@ impl Link {
     }
 
     /// Asks anything else.
-    async fn carry_plain(&self, store: &Store, plain: Plain) -> Option<Failure> {
+    async fn carry_plain(&self, store: &Store, mut plain: Plain) -> Option<Failure> {
         let link = store.link();
         let params: Vec<Param<'_>> = plain.values.iter().map(|value| value.param(&link)).collect();
         let limit = store.config().request_timeout;
-        match self.session.ask_knowingly(&plain.statement, &params, limit).await {
-            Ok((rows, was_unproven)) => {
+        let session = &self.session;
+        let (answered, was_unproven) = match plain.is_repeatable {
+            true => session.ask_knowingly(&plain.statement, &params, limit).await,
+            false => (session.ask_once(&plain.statement, &params, limit).await, false),
+        };
+        drop(params);
+        match answered {
+            Ok(rows) => {
                 let is_doubtful = plain.is_doubtful || was_unproven;
                 drop(plain.asker.send(Ok(Told { rows, is_doubtful })));
                 None
             }
-            Err(failure) => store.recover(vec![Op::Plain(plain)], failure),
+            Err(failure) => {
+                // This is told now; what is asked again is known again.
+                let is_told =
+                    matches!(failure.handling.remedy, Remedy::Tell | Remedy::TellAndReconnect);
+                plain.is_doubtful |= was_unproven && is_told;
+                store.recover(vec![Op::Plain(plain)], failure)
+            }
         }
     }
 }
@@ -389,8 +401,10 @@ async fn reconnect(store: &Store) -> Link {
 /// The schema may have been migrated meanwhile.
 async fn remake(store: &Store) -> Result<Link, Failure> {
     let session = store.dialer.dial_unattended().await?;
-    let found = migration::version(store.config(), &session).await?;
-    migration::check(store.config(), found)?;
+    match migration::version(store.config(), &session).await? {
+        Some(found) => migration::check(store.config(), &session, found).await?,
+        None => return Err(failure::of_missing_schema(&store.config().schema)),
+    }
     Link::enrol(store, session).await
 }
 

@@ -10,12 +10,13 @@ use crate::config::{Config, StoreMode};
 use crate::failure::{self, Failure};
 use crate::wire::{Dialer, Session, get};
 
-/// The version that this program makes. It also serves the one before and the one after, so that
-/// programs and schemas can be updated in any order: what clients call keeps its name, arguments and
-/// answers for one version more, and what answers otherwise has another name.
-pub(crate) const VERSION: u32 = 6;
-/// The first key of the advisory locks by which clients of version 3 show that they listen.
-pub(crate) const LISTENER_CLASS: i32 = 0x4c46_4b01;
+/// The version that this program makes. It also works with the one before, and with a newer one that
+/// says so, so that programs and schemas can be updated in any order, one version at a time: what
+/// clients call keeps its name, arguments and answers for one version more, and what answers otherwise
+/// has another name.
+pub(crate) const VERSION: u32 = 1;
+/// The version of the oldest program that this schema serves: the one before, once there is one.
+const SERVES_SINCE: u32 = 1;
 /// How long a lock that was handed over waits to be heard of.
 const OFFER: Duration = Duration::from_millis(1500);
 /// After so long without reading its mail a process that waits for some counts as gone.
@@ -35,9 +36,9 @@ const SECRET_CHANNEL: &str = "'lockfast:' || substr(encode(sha256(\
     uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 'hex'), 1, 32)";
 
 const TABLES: &str = include_str!("sql/tables.sql");
-/// Each may be run again; the version comes last.
-const FUNCTIONS: &[&str] = &[
-    include_str!("sql/upgrade.sql"),
+/// Each may be run again, on a schema of the version before too, so that they are also the way from
+/// there to here; the version comes last.
+const STEPS: &[&str] = &[
     include_str!("sql/clock.sql"),
     include_str!("sql/tell.sql"),
     include_str!("sql/settle.sql"),
@@ -74,64 +75,74 @@ pub(crate) async fn migrate(address: Address) -> Result<Migration> {
 /// Makes sure that the schema is there and right; it is made if there is none, but never upgraded.
 pub(crate) async fn ensure(config: &Config, session: &Session) -> Result<(), Failure> {
     match version(config, session).await? {
-        0 => match update(config, session).await {
+        None => match update(config, session).await {
             Ok(_) => Ok(()),
             Err(failure) if failure.kind() == ErrorKind::Permission => {
                 Err(failure::of_missing_schema(&config.schema))
             }
             Err(failure) => Err(failure),
         },
-        found => check(config, found),
+        Some(found) => check(config, session, found).await,
     }
 }
 
-/// Whether this program can use a schema of that version.
-pub(crate) fn check(config: &Config, found: u32) -> Result<(), Failure> {
-    let schema = &config.schema;
-    if found > VERSION + 1 {
-        return Err(too_new(config, found));
-    }
-    if found + 1 < VERSION {
-        return Err(Failure::new(
-            ErrorKind::InvalidConfig,
-            format!(
-                "schema {schema} has version {found}, and this program needs {} at least; run \
-                 \"lockfast migrate\" as a role that may change it",
-                VERSION - 1
-            ),
-        ));
-    }
+/// Whether this program can use a schema of that version: of one that is newer the schema says so.
+pub(crate) async fn check(config: &Config, session: &Session, found: u32) -> Result<(), Failure> {
+    let serves_since = match found > VERSION {
+        true => ask(config, session, "serves_since").await?,
+        false => None,
+    };
+    judge(&config.schema, VERSION, found, serves_since)?;
     if found < VERSION {
         tracing::warn!(
-            "schema {schema} has version {found}, whose writers cannot become readers; run \"lockfast \
-             migrate\" to bring it to version {VERSION}"
+            "schema {} has version {found}; run \"lockfast migrate\" to bring it to version {VERSION}",
+            config.schema
         );
     }
     Ok(())
 }
 
-fn too_new(config: &Config, found: u32) -> Failure {
+fn judge(schema: &str, own: u32, found: u32, serves_since: Option<u32>) -> Result<(), Failure> {
+    if found > own && serves_since.is_none_or(|since| since > own) {
+        return Err(too_new(schema, own, found));
+    }
+    if found + 1 < own {
+        let message = format!(
+            "schema {schema} has version {found}, and this program needs {} at least; run \"lockfast \
+             migrate\" as a role that may change it",
+            own - 1
+        );
+        return Err(Failure::new(ErrorKind::InvalidConfig, message));
+    }
+    Ok(())
+}
+
+fn too_new(schema: &str, own: u32, found: u32) -> Failure {
     let message = format!(
-        "schema {} has version {found}, which is newer than this program's {VERSION}; update the \
-         program",
-        config.schema
+        "schema {schema} has version {found}, which is newer than this program's {own}; update the \
+         program"
     );
     Failure::new(ErrorKind::InvalidConfig, message)
 }
 
-/// The version of the schema; 0 when there is none.
-pub(crate) async fn version(config: &Config, session: &Session) -> Result<u32, Failure> {
-    let statement = format!("SELECT {}.version()", config.schema);
-    let limit = config.request_timeout;
-    let rows = match session.ask(&statement, &[], limit).await {
+/// The version of the schema, if there is one.
+pub(crate) async fn version(config: &Config, session: &Session) -> Result<Option<u32>, Failure> {
+    ask(config, session, "version").await
+}
+
+/// What a function of the schema says of versions. There may be no schema, not yet the last part of it,
+/// or one whose version does not have that function.
+async fn ask(config: &Config, session: &Session, of: &str) -> Result<Option<u32>, Failure> {
+    let statement = format!("SELECT {}.{of}()", config.schema);
+    let rows = match session.ask(&statement, &[], config.request_timeout).await {
         Ok(rows) => rows,
-        // There is no schema, or not yet the last part of it.
-        Err(failed) if failure::is_of_schema(&failed) => return Ok(0),
+        Err(failed) if failure::is_of_schema(&failed) => return Ok(None),
         Err(failure) => return Err(failure),
     };
     let row = rows.first().ok_or_else(|| failure::of_nonsense("no version"))?;
-    let version: i32 = get(row, 0)?;
-    u32::try_from(version).map_err(|_| failure::of_nonsense(format!("version {version}")))
+    let number: i32 = get(row, 0)?;
+    let number = u32::try_from(number);
+    number.map(Some).map_err(|_| failure::of_nonsense("a version below 0"))
 }
 
 async fn update(config: &Config, session: &Session) -> Result<Migration, Failure> {
@@ -139,14 +150,15 @@ async fn update(config: &Config, session: &Session) -> Result<Migration, Failure
     let mut tries = 1;
     loop {
         let found = version(config, session).await?;
-        if found > VERSION {
-            return Err(too_new(config, found));
-        }
-        if found == VERSION && from == VERSION {
-            return Ok(Migration::Unchanged { version: VERSION });
-        }
-        if found == VERSION {
-            break;
+        match found {
+            Some(found) if found > VERSION => {
+                return Err(too_new(&config.schema, VERSION, found));
+            }
+            Some(VERSION) if from == found => {
+                return Ok(Migration::Unchanged { version: VERSION });
+            }
+            Some(VERSION) => break,
+            _ => {}
         }
         match session.execute(&script(&config.schema), TIME_MAX).await {
             Ok(()) => {
@@ -162,7 +174,7 @@ async fn update(config: &Config, session: &Session) -> Result<Migration, Failure
             Err(failure) => return Err(failure),
         }
     }
-    Ok(Migration::Changed { from: Some(from).filter(|from| *from > 0), to: VERSION })
+    Ok(Migration::Changed { from, to: VERSION })
 }
 
 /// Everything as one transaction. Whoever does it at the same time waits, and either finds it done
@@ -180,7 +192,7 @@ fn script(schema: &str) -> String {
          LOCK TABLE {schema}.store IN SHARE ROW EXCLUSIVE MODE;
          {}
          COMMIT;",
-        FUNCTIONS.join("\n")
+        STEPS.join("\n")
     );
     fill(&text, schema)
 }
@@ -190,7 +202,7 @@ fn fill(text: &str, schema: &str) -> String {
         ("{schema}", schema.to_owned()),
         ("{version}", VERSION.to_string()),
         ("{secret_channel}", SECRET_CHANNEL.to_owned()),
-        ("{listener_class}", LISTENER_CLASS.to_string()),
+        ("{serves_since}", SERVES_SINCE.to_string()),
         ("{offer_us}", OFFER.as_micros().to_string()),
         ("{silence_us}", SILENCE.as_micros().to_string()),
         ("{patience_us}", PATIENCE.as_micros().to_string()),
@@ -209,5 +221,38 @@ mod tests {
         let script = script("my_locks");
         assert!(!script.contains("{schema}") && !script.contains("_us}"), "{script}");
         assert!(script.contains("CREATE TABLE my_locks.locks"));
+    }
+
+    /// B35: a program works with its own version, the one before, and newer ones that say so.
+    #[test]
+    fn neighbours_are_served() {
+        let table = [
+            (
+                1,
+                None,
+                Err("version 1, and this program needs 2 at least; run \"lockfast migrate\""),
+            ),
+            (2, None, Ok(())),
+            (3, None, Ok(())),
+            (4, Some(3), Ok(())),
+            (
+                4,
+                Some(4),
+                Err("version 4, which is newer than this program's 3; update the program"),
+            ),
+            (4, None, Err("version 4, which is newer than this program's 3; update the program")),
+            (9, Some(2), Ok(())),
+        ];
+        for (found, serves_since, expected) in table {
+            let judged = judge("locks", 3, found, serves_since);
+            match (judged, expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(failure), Err(said)) => {
+                    assert_eq!(failure.kind(), ErrorKind::InvalidConfig);
+                    assert!(failure.message().contains(said), "{}", failure.message());
+                }
+                (judged, _) => panic!("{judged:?} of version {found}"),
+            }
+        }
     }
 }

@@ -17,7 +17,7 @@ use tokio_postgres::Row;
 use crate::batch::{Batch, LOCKS_MAX, Op, Plain, Told, Value};
 use crate::claim::Claim;
 use crate::config::Config;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::watcher::Feeds;
 use crate::wire::Dialer;
 
@@ -254,22 +254,24 @@ impl Store {
         self.ask_for(statement, values, true).await.map(|told| told.rows)
     }
 
-    /// The same for a change, of which it matters whether an earlier try may have made it.
+    /// The same for a change, of which it matters whether an earlier try may have made it; a failure
+    /// says so when nothing was done.
     pub(crate) async fn change(
         &self,
         statement: &str,
         values: Vec<Value>,
     ) -> Result<Told, Failure> {
-        self.ask_for(statement, values, true).await
+        self.ask_for(statement, values, true).await.map_err(failure::of_change)
     }
 
-    /// Runs a statement that must not be done twice. When its answer is lost, that is told.
+    /// Runs a change that must not be made twice. When its answer is lost, that is told.
     pub(crate) async fn ask_once(
         &self,
         statement: &str,
         values: Vec<Value>,
     ) -> Result<Vec<Row>, Failure> {
-        self.ask_for(statement, values, false).await.map(|told| told.rows)
+        let told = self.ask_for(statement, values, false).await;
+        told.map(|told| told.rows).map_err(failure::of_single_change)
     }
 
     async fn ask_for(
@@ -289,7 +291,7 @@ impl Store {
             is_doubtful,
             tries: 0,
         }));
-        answer.await.unwrap_or_else(|_| Err(closed()))
+        answer.await.unwrap_or_else(|_| Err(failure::without_proof(closed())))
     }
 
     /// Tends those who wait, for ever.

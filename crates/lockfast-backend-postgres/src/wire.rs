@@ -169,7 +169,7 @@ impl Session {
         params: &[Param<'_>],
         limit: Duration,
     ) -> Result<Vec<Row>, Failure> {
-        self.ask_knowingly(statement, params, limit).await.map(|(rows, _)| rows)
+        self.ask_knowingly(statement, params, limit).await.0
     }
 
     /// The same, and whether an earlier try may have done it.
@@ -178,16 +178,27 @@ impl Session {
         statement: &str,
         params: &[Param<'_>],
         limit: Duration,
-    ) -> Result<(Vec<Row>, bool), Failure> {
-        let asking = self.attend(async {
+    ) -> (Result<Vec<Row>, Failure>, bool) {
+        let asking = async {
             match self.query(statement, params).await {
                 Err(failure) if failure.handling.is_unproven => {
-                    let answered = self.query(statement, params).await;
-                    answered.map(|rows| (rows, true)).map_err(failure::proven)
+                    (self.query(statement, params).await.map_err(failure::proven), true)
                 }
-                answered => answered.map(|rows| (rows, false)),
+                answered => (answered, false),
             }
-        });
+        };
+        let silence = |_| (Err(failure::of_silence(&self.endpoint, limit)), true);
+        tokio::time::timeout(limit, self.attend(asking)).await.unwrap_or_else(silence)
+    }
+
+    /// The same for what must not be done twice: through a pooler an error of it stays unproven.
+    pub(crate) async fn ask_once(
+        &self,
+        statement: &str,
+        params: &[Param<'_>],
+        limit: Duration,
+    ) -> Result<Vec<Row>, Failure> {
+        let asking = self.attend(self.query(statement, params));
         let silence = |_| Err(failure::of_silence(&self.endpoint, limit));
         tokio::time::timeout(limit, asking).await.unwrap_or_else(silence)
     }

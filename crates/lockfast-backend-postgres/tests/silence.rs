@@ -41,7 +41,7 @@ impl Silent {
             format!("LISTEN \"lockfast:silent{number}\"; SELECT pg_advisory_lock({key})");
         ear.batch_execute(&greeting).await.unwrap();
         let enrol = format!(
-            "SELECT lockfast.enrol_4('\\x{}', 7, false, 'lockfast:silent{number}', {key}, 'p', 'h', \
+            "SELECT lockfast.enrol('\\x{}', 7, false, 'lockfast:silent{number}', {key}, 'p', 'h', \
              1, NULL)",
             hex(number)
         );
@@ -54,7 +54,7 @@ impl Silent {
     async fn ask(&self, kind: u8, holder: usize, ttl: Duration) -> i16 {
         let client = hex(self.number);
         let sql = format!(
-            "SELECT codes[1] FROM lockfast.serve_4('\\x{client}', 7, '{{{kind}}}', '{{{NAME}}}', \
+            "SELECT codes[1] FROM lockfast.serve('\\x{client}', 7, '{{{kind}}}', '{{{NAME}}}', \
              '{{{client}{holder:020}}}', '{{{}}}', '{{}}', '{{}}', '{{}}', '{{{holder}}}')",
             ttl.as_micros()
         );

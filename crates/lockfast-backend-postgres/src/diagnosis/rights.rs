@@ -67,10 +67,10 @@ async fn look_at_schema(patient: &Patient) -> Result<(Finding, bool), Failure> {
         }
         Err(failure) => return Err(failure),
     };
-    if version == 0 {
-        return Ok((look_at_absence(patient).await?, false));
+    match version {
+        Some(version) => Ok((look_at_version(patient, version).await?, is_there)),
+        None => Ok((look_at_absence(patient).await?, false)),
     }
-    Ok((judge_version(patient, version), is_there))
 }
 
 async fn look_at_absence(patient: &Patient) -> Result<Finding, Failure> {
@@ -85,16 +85,21 @@ async fn look_at_absence(patient: &Patient) -> Result<Finding, Failure> {
     Ok(Finding::hazard("schema", fact, "no lock can be taken", MIGRATE))
 }
 
-fn judge_version(patient: &Patient, version: u32) -> Finding {
+async fn look_at_version(patient: &Patient, version: u32) -> Result<Finding, Failure> {
     const CHECK: &str = "schema";
     let schema = &patient.config.schema;
     let fact = format!("schema {schema} has version {version}, this program makes {VERSION}");
-    match migration::check(&patient.config, version) {
-        Err(failure) => Finding::hazard(CHECK, fact, "no lock can be taken", failure.message()),
-        Ok(()) if version < VERSION => {
-            Finding::warn(CHECK, fact, "a writer cannot become a reader", MIGRATE)
+    match migration::check(&patient.config, &patient.session, version).await {
+        Err(failure)
+            if matches!(failure.kind(), ErrorKind::InvalidConfig | ErrorKind::Permission) =>
+        {
+            Ok(Finding::hazard(CHECK, fact, "no lock can be taken", failure.message()))
         }
-        Ok(()) => Finding::ok(CHECK, fact),
+        Err(failure) => Err(failure),
+        Ok(()) if version < VERSION => {
+            Ok(Finding::warn(CHECK, fact, "programs one version newer will refuse it", MIGRATE))
+        }
+        Ok(()) => Ok(Finding::ok(CHECK, fact)),
     }
 }
 

@@ -1,7 +1,7 @@
 -- Makes a connection known, in the place of the client's earlier ones. It waits for a call that is
 -- still under way there, so that afterwards nothing of it can take effect. Answers the channel of
 -- events.
-CREATE OR REPLACE FUNCTION {schema}.enrol_4(
+CREATE OR REPLACE FUNCTION {schema}.enrol(
   who bytea, via bigint, mail boolean, its_channel text, its_presence bigint, its_program text,
   its_host text, its_pid bigint, its_label text
 ) RETURNS text LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -22,15 +22,6 @@ BEGIN
       watched_us = excluded.watched_us;
   RETURN events;
 END $$;
-
--- The same for clients of version 3.
-CREATE OR REPLACE FUNCTION {schema}.enrol(
-  who bytea, via bigint, mail boolean, its_program text, its_host text, its_pid bigint,
-  its_label text
-) RETURNS void LANGUAGE sql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '{lock_timeout}' AS $$
-  SELECT {schema}.enrol_4(who, via, mail, NULL, NULL, its_program, its_host, its_pid, its_label)
-$$;
 
 -- Takes a client's mail, in order. That it does so is noted now and then.
 CREATE OR REPLACE FUNCTION {schema}.collect(who bytea, via bigint) RETURNS SETOF text

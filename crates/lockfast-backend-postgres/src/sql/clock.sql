@@ -16,8 +16,3 @@ CREATE OR REPLACE FUNCTION {schema}.first_of(client bytea) RETURNS uuid LANGUAGE
 AS $$ SELECT (encode(client, 'hex') || repeat('0', 20))::uuid $$;
 CREATE OR REPLACE FUNCTION {schema}.last_of(client bytea) RETURNS uuid LANGUAGE sql IMMUTABLE
 AS $$ SELECT (encode(client, 'hex') || repeat('f', 20))::uuid $$;
-
--- A client of version 3 as the second key of the advisory lock that it has while it listens.
-CREATE OR REPLACE FUNCTION {schema}.key_of(client bytea) RETURNS integer LANGUAGE sql IMMUTABLE
-AS $$ SELECT (get_byte(client, 0) << 24) | (get_byte(client, 1) << 16)
-  | (get_byte(client, 2) << 8) | get_byte(client, 3) $$;

@@ -12,4 +12,4 @@ SELECT coalesce(
   (SELECT '1 - 0 0' FROM released),
   (SELECT concat_ws(' ', s.codes[1], coalesce(s.numbers[1]::text, '-'), s.now_us,
       CASE WHEN s.owed IS NULL THEN 0 ELSE 1 END, s.notes[1])
-    FROM {schema}.serve_4($1, $2, '{3}', ARRAY[$3], ARRAY[$4], '{0}', '{}', '{}', '{}', '{0}') s))
+    FROM {schema}.serve($1, $2, '{3}', ARRAY[$3], ARRAY[$4], '{0}', '{}', '{}', '{}', '{0}') s))

@@ -2,7 +2,7 @@
 -- 1 acquire, 2 acquire or wait, 3 release, 4 renew. Arrays that say nothing may be empty. Ten more
 -- says that no other request of the call is for the same lock. Codes are those of the functions
 -- that are called here; 10 says that the request was not served and must be repeated. `owed` names
--- the locks for which `push_4` is to be called.
+-- the locks for which `push_later` is to be called.
 --
 -- The rows of a call are locked at its beginning, in the order of their names. After that it does
 -- not wait for any, so that two calls never wait for each other in a circle.
@@ -11,7 +11,7 @@
 -- alone and that nobody waits for, which costs one change of one row; where there are several,
 -- all of them by one statement. Each statement sees what was committed before it began, also by
 -- those it had to wait for.
-CREATE OR REPLACE FUNCTION {schema}.serve_4(
+CREATE OR REPLACE FUNCTION {schema}.serve(
   who bytea, via bigint,
   kinds smallint[], names text[], holders uuid[], ttls bigint[], delays bigint[], modes integer[],
   floors bigint[], calls bigint[],
@@ -64,18 +64,18 @@ BEGIN
     FOR answer IN
       UPDATE {schema}.locks l SET
           holder = CASE r.kind WHEN 13 THEN NULL ELSE r.holder END,
-          fence = CASE WHEN r.kind < 13 THEN greatest(l.fence + 1, serve_4.now_us, least + 1)
+          fence = CASE WHEN r.kind < 13 THEN greatest(l.fence + 1, serve.now_us, least + 1)
             ELSE l.fence END,
-          until_us = CASE r.kind WHEN 13 THEN serve_4.now_us
-            ELSE serve_4.now_us + r.ttl + coalesce(r.delay, 0) END,
-          since_us = CASE WHEN r.kind < 13 THEN serve_4.now_us ELSE l.since_us END,
+          until_us = CASE r.kind WHEN 13 THEN serve.now_us
+            ELSE serve.now_us + r.ttl + coalesce(r.delay, 0) END,
+          since_us = CASE WHEN r.kind < 13 THEN serve.now_us ELSE l.since_us END,
           offer = false
         FROM unnest(kinds, names, holders, ttls, delays, modes, floors)
           WITH ORDINALITY AS r (kind, name, holder, ttl, delay, mode, floor, at)
         WHERE l.name = r.name AND r.kind > 10 AND l.crowd = 0
           AND CASE WHEN r.kind < 13 THEN l.holder IS NULL AND l.fence < 9007199254740991
               AND coalesce(r.mode, 0) = 0 AND r.floor IS NULL
-            ELSE l.holder = r.holder AND l.until_us > serve_4.now_us END
+            ELSE l.holder = r.holder AND l.until_us > serve.now_us END
         RETURNING r.at, l.fence
     LOOP
       codes[answer.at] := 1;
@@ -96,9 +96,9 @@ BEGIN
       END IF;
     END IF;
     IF kind = 3 THEN
-      UPDATE {schema}.locks l SET holder = NULL, until_us = serve_4.now_us, offer = false
+      UPDATE {schema}.locks l SET holder = NULL, until_us = serve.now_us, offer = false
         WHERE l.name = names[i] AND l.holder = holders[i] AND l.crowd = 0
-          AND l.until_us > serve_4.now_us
+          AND l.until_us > serve.now_us
         RETURNING l.fence INTO number;
       IF FOUND THEN
         code := 1; event := 'r';
@@ -107,9 +107,9 @@ BEGIN
         code := answer.code; owes := answer.owes;
       END IF;
     ELSIF kind = 4 THEN
-      UPDATE {schema}.locks l SET until_us = serve_4.now_us + lease_us, offer = false
-        WHERE l.name = names[i] AND l.holder = holders[i] AND l.until_us > serve_4.now_us
-          AND (l.crowd = 0 OR l.until_us <= serve_4.now_us + lease_us);
+      UPDATE {schema}.locks l SET until_us = serve.now_us + lease_us, offer = false
+        WHERE l.name = names[i] AND l.holder = holders[i] AND l.until_us > serve.now_us
+          AND (l.crowd = 0 OR l.until_us <= serve.now_us + lease_us);
       IF FOUND THEN
         code := 1;
       ELSE
@@ -171,25 +171,4 @@ BEGIN
     END IF;
   END IF;
   RETURN number;
-END $$;
-
--- The same for clients of version 3, who are told in the same transaction.
-CREATE OR REPLACE FUNCTION {schema}.serve(
-  who bytea, via bigint,
-  kinds smallint[], names text[], holders uuid[], ttls bigint[], delays bigint[], modes integer[],
-  floors bigint[], calls bigint[],
-  OUT codes smallint[], OUT numbers bigint[], OUT notes text[], OUT now_us bigint
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '{lock_timeout}' AS $$
-DECLARE
-  owed text[];
-BEGIN
-  SELECT s.codes, s.numbers, s.notes, s.now_us, s.owed INTO codes, numbers, notes, now_us, owed
-    FROM {schema}.serve_4(who, via, kinds, names, holders, ttls, delays, modes, floors, calls) s;
-  IF 10 = ANY (codes) THEN
-    RAISE EXCEPTION 'the call is to be repeated' USING ERRCODE = 'serialization_failure';
-  END IF;
-  IF owed IS NOT NULL THEN
-    PERFORM {schema}.push(owed);
-  END IF;
 END $$;

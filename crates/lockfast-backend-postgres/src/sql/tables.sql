@@ -10,7 +10,9 @@ CREATE TABLE {schema}.store (
   watched_us bigint NOT NULL DEFAULT 0,
   -- The channel that events are sent on. Whoever may connect may also listen and send, so its name is
   -- a secret that only functions tell.
-  events text NOT NULL DEFAULT {secret_channel}
+  events text NOT NULL DEFAULT {secret_channel},
+  -- Here and below: no function stores anything else, and by hand it cannot be done by mistake.
+  CONSTRAINT store_possible CHECK (floor >= 0)
 );
 INSERT INTO {schema}.store DEFAULT VALUES;
 
@@ -30,7 +32,8 @@ CREATE TABLE {schema}.clients (
   -- What the store's row says of the same name, so that one row tells whoever asks often.
   watched_us bigint NOT NULL DEFAULT 0,
   -- The channel that it listens on, a secret like the above, and the key of the advisory lock that
-  -- it has for as long as it does, which is another one each time. Clients of version 3 have neither.
+  -- it has for as long as it does, which is another one each time. NULL while it reads its mail and never
+  -- listened.
   channel text,
   presence bigint
 );
@@ -53,7 +56,8 @@ CREATE TABLE {schema}.locks (
   call bigint NOT NULL DEFAULT 0,
   lasts_us bigint NOT NULL DEFAULT 0,
   -- When to look again whether those who were passed over are still there; 0 if none were.
-  passed_us bigint NOT NULL DEFAULT 0
+  passed_us bigint NOT NULL DEFAULT 0,
+  CONSTRAINT locks_possible CHECK (fence >= 0 AND crowd >= 0)
 ) WITH (fillfactor = 60);
 
 -- Who waits, who shares a lock with others, and from whom one was taken away. Only touched by
@@ -78,7 +82,8 @@ CREATE TABLE {schema}.claims (
   since_us bigint,
   offer boolean NOT NULL DEFAULT false,
   reason text,
-  PRIMARY KEY (name, holder)
+  PRIMARY KEY (name, holder),
+  CONSTRAINT claims_possible CHECK (stage BETWEEN -1 AND 2 AND mode >= -1)
 );
 CREATE INDEX claims_in_order ON {schema}.claims (name, stage, ticket);
 -- In which mode a name is in use, however many wait.

@@ -22,5 +22,5 @@ SELECT coalesce(
   (SELECT concat_ws(' ', 1, g.fence, 0, 0) FROM granted g),
   (SELECT concat_ws(' ', s.codes[1], coalesce(s.numbers[1]::text, '-'), s.now_us,
       CASE WHEN s.owed IS NULL THEN 0 ELSE 1 END, s.notes[1])
-    FROM {schema}.serve_4($1, $2, ARRAY[CASE WHEN $7 THEN 2 ELSE 1 END]::smallint[], ARRAY[$3],
+    FROM {schema}.serve($1, $2, ARRAY[CASE WHEN $7 THEN 2 ELSE 1 END]::smallint[], ARRAY[$3],
       ARRAY[$4], ARRAY[$5], '{}', '{}', '{}', ARRAY[$6]) s))

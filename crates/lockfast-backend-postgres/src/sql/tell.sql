@@ -8,8 +8,7 @@ BEGIN
       VALUES (whom.client, tell.message, {schema}.clock());
     RETURN true;
   END IF;
-  RETURN whom.client IS NOT NULL AND pg_notify(
-    coalesce(whom.channel, 'lockfast:' || encode(whom.client, 'hex')), message)::text IS NOT NULL;
+  RETURN whom.channel IS NOT NULL AND pg_notify(whom.channel, message)::text IS NOT NULL;
 END $$;
 
 -- Whether the process of a client that asked at `asked_us` is still connected. One that listens
@@ -20,10 +19,9 @@ CREATE OR REPLACE FUNCTION {schema}.is_there(whom {schema}.clients, asked_us big
 RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   RETURN CASE
-    WHEN whom.client IS NULL THEN false
     WHEN whom.by_mail THEN greatest(whom.seen_us, asked_us) > now_us - {silence_us}
     WHEN whom.presence IS NOT NULL THEN NOT pg_try_advisory_xact_lock_shared(whom.presence)
-    ELSE NOT pg_try_advisory_xact_lock({listener_class}, {schema}.key_of(whom.client))
+    ELSE false
   END;
 END $$;
 
@@ -131,7 +129,7 @@ END $$;
 
 -- For clients: it must not be a part of what is written to disk before it is told, because all of
 -- the server's commits with messages wait for each other.
-CREATE OR REPLACE FUNCTION {schema}.push_4(owed text[]) RETURNS boolean
+CREATE OR REPLACE FUNCTION {schema}.push_later(owed text[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   setting text := set_config('synchronous_commit', 'off', true);

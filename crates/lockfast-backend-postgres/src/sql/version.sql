@@ -1,3 +1,8 @@
+-- The version of the oldest program that this schema serves, for programs that are older than it.
+CREATE OR REPLACE FUNCTION {schema}.serves_since() RETURNS integer
+LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT {serves_since} $$;
+
 -- Which version of all this there is. It comes last, so that it tells of a complete migration.
 CREATE OR REPLACE FUNCTION {schema}.version() RETURNS integer
 LANGUAGE sql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -31,15 +31,17 @@ async fn rights_that_are_too_few() {
     postgres.sql(&format!("GRANT EXECUTE ON FUNCTION {SCHEMA}.version TO {ROLE}"));
     let diagnosis = diagnose(&url(&postgres)).await;
     expect(&diagnosis, "function-rights", Severity::Unsafe, &["may not call", &grant]);
-    for (version, severity, said) in [
-        (4, Severity::Unsafe, "lockfast migrate"),
-        (5, Severity::Warn, "cannot become a reader"),
-        (7, Severity::Ok, "version 7"),
-        (8, Severity::Unsafe, "update the program"),
+    for (function, number, severity, said) in [
+        ("version", 0, Severity::Warn, "lockfast migrate"),
+        ("version", 1, Severity::Ok, "version 1"),
+        ("version", 2, Severity::Unsafe, "permission denied for function serves_since"),
+        ("serves_since", 1, Severity::Ok, "version 2"),
+        ("serves_since", 2, Severity::Unsafe, "update the program"),
     ] {
         postgres.sql(&format!(
-            "CREATE OR REPLACE FUNCTION {SCHEMA}.version() RETURNS integer LANGUAGE sql IMMUTABLE \
-             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT {version}'"
+            "CREATE OR REPLACE FUNCTION {SCHEMA}.{function}() RETURNS integer LANGUAGE sql IMMUTABLE \
+             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 'SELECT {number}'; \
+             GRANT EXECUTE ON FUNCTION {SCHEMA}.{function} TO {ROLE}"
         ));
         expect(&diagnose(&url(&postgres)).await, "schema", severity, &[said]);
     }

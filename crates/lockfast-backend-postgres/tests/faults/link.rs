@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockfast::{Mode, Options, Released};
+use lockfast::{ErrorKind, Mode, Options, Released};
 use lockfast_conformance::way::{NAME, SLACK, TTL, Way};
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, ClientId, DowngradeOutcome, DowngradeRequest, HolderId,
@@ -12,8 +12,8 @@ use lockfast_faults::proxy::Link;
 use lockfast_faults::server::Server as _;
 
 use crate::kit::{
-    Postgres, SCHEMA, TIME_MAX, bounded, connect, connect_both, eventually, hold, loss, name,
-    start, ttl, url_at,
+    Postgres, ROLE, SCHEMA, TIME_MAX, bounded, check_error, connect, connect_both, eventually,
+    hold, loss, name, start, ttl, url_at,
 };
 
 /// A server, and a way to it that fails.
@@ -133,6 +133,28 @@ async fn a_lost_reply_to_a_downgrade() {
     let net = Net::start().await;
     net.way.downgrade_without_a_reply().await;
     assert_eq!(net.holders(), "0");
+}
+
+/// B261, P15: a downgrade that was done but whose reply was lost is asked for again, and refused.
+/// The user sees: the refusal, not that nothing was done; the guard is not relied on as a writer's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_a_downgrade_and_a_refusal() {
+    let net = Net::start().await;
+    let lock = net.way.far.rwlock(NAME).unwrap().ttl(TTL * 10);
+    let guard = bounded(lock.write()).await.unwrap();
+    net.way.proxy.set(Link::SwallowReplies);
+    let downgrading = tokio::spawn(async move { (lock.downgrade(&guard).await, guard) });
+    let shared = format!("SELECT count(*) FROM {SCHEMA}.claims WHERE stage = 1");
+    eventually("it is done", TIME_MAX, async || net.postgres.sql(&shared) == "1").await;
+    net.postgres.sql(&format!("REVOKE EXECUTE ON FUNCTION {SCHEMA}.downgrade FROM {ROLE}"));
+    net.way.proxy.set(Link::Close);
+    net.way.proxy.reset_open();
+    net.way.proxy.set(Link::Pass);
+    let (downgraded, guard) = bounded(downgrading).await.unwrap();
+    let error = downgraded.unwrap_err();
+    check_error(&error, ErrorKind::Permission, &["function downgrade"]);
+    assert!(!error.is_without_effect() && guard.mode() == Mode::Shared, "{error}");
+    assert!(matches!(guard.release().await.unwrap(), Released::Released));
 }
 
 /// P8, P15: a downgrade that was given up and arrives later, by a connection that was given up too, does

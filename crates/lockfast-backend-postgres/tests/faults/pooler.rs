@@ -3,15 +3,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Moment, Released, WatchKind};
+use lockfast::{ErrorKind, LossCause, Moment, Released, WatchKind};
 use lockfast_faults::lateness::Lateness;
 use lockfast_faults::server::Server as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::kit::{
-    PgBouncer, ROLE, bounded, check_error, connect, connect_both, encode, hold, name, put,
-    queue_for, refusal, start, try_connect, ttl, url, wait_for_renewal, write_request,
+    PgBouncer, ROLE, TIME_MAX, bounded, check_error, connect, connect_both, encode, hold, loss,
+    name, put, queue_for, refusal, start, try_connect, ttl, url, wait_for_renewal, write_request,
 };
 
 const NAME: &str = "nightly";
@@ -156,6 +156,29 @@ async fn answers_to_somebody_else() {
         assert!(matches!(other.release().await.unwrap(), Released::Released), "after {foreign}");
     }
     assert!(guard.check().is_ok());
+}
+
+/// B262, P8: the same error in the place of the answer to a revocation, which was done: it is not done
+/// again, because the lock has its next holder by then.
+/// The user sees: the error, and to look whether it was done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_to_somebody_else_and_a_revocation() {
+    let postgres = start();
+    let pooler = PgBouncer::start(&postgres, 1);
+    let direct = connect(&url(&postgres)).await;
+    let listen = encode(&url(&postgres));
+    let through = format!("{}?listen={listen}", pooler.url_as(ROLE, "postgres"));
+    let through = connect(&through).await;
+    let guard = hold(&direct, NAME, ttl(TTL)).await;
+    let waiter = queue_for(&direct, NAME).await;
+    leave_behind(pooler.address(), "SELECT 1 / (SELECT 0 FROM pg_sleep(0.5))").await;
+    let error = through.revoke(NAME, "it hangs").await.unwrap_err();
+    check_error(&error, ErrorKind::Internal, &["division by zero", "look whether it was done"]);
+    let cause = loss(&guard, TIME_MAX).await;
+    assert!(matches!(cause, LossCause::Revoked { .. }), "{cause:?}");
+    let next = bounded(waiter).await.unwrap();
+    wait_for_renewal(&next, Duration::from_secs(30)).await;
+    assert!(matches!(next.release().await.unwrap(), Released::Released));
 }
 
 /// Sends two statements at once, and is gone after the first answer.

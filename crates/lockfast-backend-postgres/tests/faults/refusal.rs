@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use lockfast::{ErrorKind, Guard, Migration, Options, Released};
+use lockfast::{ErrorKind, Guard, Migration, Mode, Options, Released};
 use lockfast_core::{RenewOutcome, RenewRequest};
 use lockfast_faults::certificate::{Authority, Flaw};
 
 use crate::kit::{
     Postgres, ROLE, SCHEMA, Setup, bounded, check_error, connect, connect_both, create_role,
-    eventually, failure, hold, make_schema, migrate, prepare, session, start, try_connect, ttl,
-    url, wait_for_renewal,
+    eventually, failure, hold, make_schema, migrate, prepare, refusal, session, start, try_connect,
+    ttl, url, wait_for_renewal,
 };
 
 const NAME: &str = "nightly";
@@ -24,8 +24,8 @@ async fn no_schema_and_no_rights() {
     let error = try_connect(&url(&postgres)).await.unwrap_err();
     check_error(&error, ErrorKind::InvalidConfig, &["schema lockfast", "lockfast migrate"]);
     check_error(&migrate(&url(&postgres)).unwrap_err(), ErrorKind::Permission, &["permission"]);
-    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: None, to: 6 });
-    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Unchanged { version: 6 });
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Changed { from: None, to: 1 });
+    assert_eq!(migrate(&postgres.url()).unwrap(), Migration::Unchanged { version: 1 });
     let error = try_connect(&url(&postgres)).await.unwrap_err();
     check_error(&error, ErrorKind::Permission, &["permission denied for schema"]);
     make_schema(&postgres, SCHEMA);
@@ -34,6 +34,27 @@ async fn no_schema_and_no_rights() {
     check_error(&failure(&locker, NAME).await, ErrorKind::InvalidConfig, &["lockfast migrate"]);
     postgres.sql(&format!("DROP TABLE {SCHEMA}.locks CASCADE"));
     check_error(&failure(&locker, NAME).await, ErrorKind::InvalidConfig, &["lockfast migrate"]);
+}
+
+/// B224, P15: a downgrade that the role may not ask for changes nothing; once it may, it can.
+/// The user sees: `Permission`, and that nothing was done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_downgrade_without_the_right() {
+    let postgres = start();
+    let locker = connect(&url(&postgres)).await;
+    let lock = locker.rwlock(NAME).unwrap().ttl(TTL);
+    let writer = lock.write().await.unwrap();
+    let function = format!("EXECUTE ON FUNCTION {SCHEMA}.downgrade");
+    postgres.sql(&format!("REVOKE {function} FROM {ROLE}"));
+    let error = lock.downgrade(&writer).await.unwrap_err();
+    check_error(&error, ErrorKind::Permission, &["function downgrade", "nothing was done"]);
+    assert!(error.is_without_effect());
+    assert_eq!(writer.mode(), Mode::Exclusive);
+    assert_eq!(refusal(&locker, NAME).await.lock.holders[0].mode, Mode::Exclusive);
+    postgres.sql(&format!("GRANT {function} TO {ROLE}"));
+    lock.downgrade(&writer).await.unwrap();
+    assert_eq!(writer.mode(), Mode::Shared);
+    assert!(matches!(writer.release().await.unwrap(), Released::Released));
 }
 
 /// A role with the right to create makes the schema when it first connects; two at once do it once.
@@ -78,7 +99,7 @@ async fn a_deadlock() {
     // Nothing but the deadlock may end the wait.
     postgres.sql(
         "DO $$ BEGIN EXECUTE (SELECT format('ALTER FUNCTION %s SET lock_timeout = %L', \
-         oid::regprocedure, '20s') FROM pg_proc WHERE proname = 'serve_4'); END $$",
+         oid::regprocedure, '20s') FROM pg_proc WHERE proname = 'serve'); END $$",
     );
     let (locker, backend) = connect_both(&format!("{}?request_timeout=20s", url(&postgres))).await;
     let mut guards = Vec::new();
