@@ -6,13 +6,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lockfast_core::{ClientId, Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::place::io_failure;
+use crate::place::{io_failure, set_mode};
 
 /// The directory of the clients.
 #[derive(Debug)]
@@ -69,10 +69,8 @@ impl Clients {
         let name = file_name(client, pipe);
         let make = || {
             rustix::fs::mknodat(&self.dir, &name, FileType::Fifo, self.mode, 0)?;
-            let pipe = self.open_pipe(&name, OFlags::RDWR)?;
-            // Whatever the umask of this process is.
-            rustix::fs::fchmod(&pipe, self.mode)?;
-            Ok(pipe)
+            set_mode(self.dir.as_fd(), Path::new(&name), FileType::Fifo, self.mode)?;
+            self.open_pipe(&name, OFlags::RDWR)
         };
         let made = make().map_err(|error| match error {
             Errno::EXIST => Error::new(
@@ -179,7 +177,6 @@ fn parse_id(text: &str) -> Option<ClientId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn clients_in(dir: &Path) -> Clients {
         let mode = Mode::RUSR | Mode::WUSR;

@@ -3,16 +3,16 @@
 //! through that descriptor: as nobody else may write there, nothing can be exchanged between the
 //! look and the use.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
 use std::io::Write as _;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use lockfast_core::error::quote;
 use lockfast_core::{Error, ErrorKind, Result};
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::access::{Access, Part};
@@ -165,13 +165,13 @@ impl Place {
             Err(Errno::EXIST) => false,
             Err(error) => return Err(self.failure(CLIENTS, "cannot be made", error)),
         };
+        if is_new {
+            set_mode(self.fd.as_fd(), Path::new(CLIENTS), FileType::Directory, mode)
+                .map_err(|error| self.failure(CLIENTS, "cannot be made", error))?;
+        }
         let dir = self
             .open(CLIENTS, OFlags::DIRECTORY)
             .map_err(|error| self.failure(CLIENTS, "cannot be opened", error))?;
-        if is_new {
-            rustix::fs::fchmod(&dir, mode)
-                .map_err(|error| self.failure(CLIENTS, "cannot be made", error))?;
-        }
         self.access.check(&path, &stat(&path, &dir)?, Part::Directory)?;
         Ok((dir, path, self.access.file_mode()))
     }
@@ -274,12 +274,44 @@ fn is_clock_shifted(offsets: &str) -> bool {
     })
 }
 
+/// Makes a directory and those above it that are missing, each for this user alone.
 fn make_private(dir: &Path) -> Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|error| io_failure(dir, "cannot be made", error))
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    let make = |path: &Path| match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) => set_mode(CWD, path, FileType::Directory, Mode::RWXU),
+        // Somebody was faster; what it is, is looked at later.
+        Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
+    };
+    missing
+        .into_iter()
+        .rev()
+        .try_for_each(make)
+        .map_err(|error| io_failure(dir, "cannot be made", error.into()))
+}
+
+/// Gives what this process has just made its mode, whatever its umask has left of that. It need not
+/// be possible to open it, and nothing that has taken its place is changed.
+pub(crate) fn set_mode(
+    dir: BorrowedFd<'_>,
+    name: &Path,
+    kind: FileType,
+    mode: Mode,
+) -> rustix::io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    let found = rustix::fs::fstat(&made)?;
+    let has = Mode::from_raw_mode(found.st_mode);
+    if has.contains(mode) && !(Mode::RWXU | Mode::RWXG | Mode::RWXO).intersects(has - mode) {
+        return Ok(());
+    }
+    let is_ours = found.st_uid == rustix::process::geteuid().as_raw();
+    if !is_ours || FileType::from_raw_mode(found.st_mode) != kind {
+        return Err(Errno::INVAL);
+    }
+    // A descriptor that only stands for a path is changed through this link.
+    rustix::fs::chmod(format!("/proc/self/fd/{}", made.as_raw_fd()), mode)
 }
 
 /// The nearest directory above that is there.

@@ -191,7 +191,7 @@ async fn users_of_a_group_contend_hand_over_and_see_each_other_die() {
 
 #[tokio::test]
 async fn everything_is_the_groups_whatever_the_umask_is() {
-    for umask in [0o077, 0o000] {
+    for umask in [0o077, 0o000, 0o277] {
         let shared = Shared::new();
         let mut first = Other::start_as(&shared.url(), shared.cast.first, umask);
         first.ask("acquire x 60000 0");

@@ -1,9 +1,9 @@
 //! The gate of several processes on one machine: a file that holds the highest fence.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +15,9 @@ use crate::rule::{check_lock, judge};
 
 /// As many digits as the highest fence has.
 const DIGITS: usize = 16;
+
+/// What the user whose gate it is may do with the file: read and write it.
+const OWNER: u32 = 0o600;
 
 /// A gate whose fence is in a file, for what processes of one machine write to: files, devices, other
 /// programs.
@@ -66,9 +69,7 @@ impl FileGate {
     /// file cannot be made.
     pub fn new(lock: impl AsRef<str>, path: impl AsRef<Path>) -> Result<Self> {
         let (lock, path) = (LockName::new(lock)?, path.as_ref().to_owned());
-        let opened =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let opened = opened.and_then(|file| match file.metadata()?.is_file() {
+        let opened = open(&path).and_then(|file| match file.metadata()?.is_file() {
             true => Ok(file),
             false => Err(io::Error::other("it is no regular file")),
         });
@@ -217,6 +218,26 @@ impl FileGate {
     fn unusable(&self, error: io::Error) -> Error {
         let message = format!("the gate's file {} cannot be used", shown(&self.path));
         Error::new(ErrorKind::Internal, message).with_lock(&self.lock).with_source(error)
+    }
+}
+
+/// Opens the file, and makes it if it is missing: whatever the umask of this process is, its user can
+/// open it again.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => {
+            let mode = file.metadata()?.mode();
+            if mode & OWNER != OWNER {
+                file.set_permissions(Permissions::from_mode(mode & 0o7777 | OWNER))?;
+            }
+            Ok(file)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            options.create(true).truncate(false).open(path)
+        }
+        Err(error) => Err(error),
     }
 }
 

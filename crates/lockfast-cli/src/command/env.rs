@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::choice::{Choice, Source};
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::output::Output;
 use crate::plan::URL_VARIABLE;
 
@@ -16,7 +16,9 @@ use crate::plan::URL_VARIABLE;
 /// When the store cannot be told, as every other command would say.
 pub(crate) fn run(global: &Global, output: &Output) -> Outcome {
     let choice = Choice::make(global)?;
-    let store = Address::parse(&choice.url)?.to_string();
+    let address = Address::parse(&choice.url)?;
+    check_scheme(address.scheme())?;
+    let store = address.to_string();
     let passed_over = passed_over(&choice);
     let names: Vec<&str> = choice.config.stores.keys().map(String::as_str).collect();
     let path = choice.config.path.as_ref().map(|path| path.to_string_lossy().into_owned());
@@ -40,6 +42,16 @@ pub(crate) fn run(global: &Global, output: &Output) -> Outcome {
         output.line(&format!("stores:  {}", names.join(", ")))?;
     }
     Ok(0)
+}
+
+/// Refuses what no store answers to, as whoever connects would.
+fn check_scheme(scheme: &str) -> Result<(), Failure> {
+    let known = lockfast::known_schemes();
+    if known.contains(&format!("{scheme}:")) {
+        return Ok(());
+    }
+    let (scheme, known) = (quote(scheme), known.join(", "));
+    Err(Failure::config(format!("no store is called {scheme}; there is {known}")))
 }
 
 /// What also names a store, and does not count.

@@ -7,10 +7,14 @@ use std::path::{Path, PathBuf};
 use lockfast_core::error::quote;
 use rustix::fs::{Access, access};
 
+use super::interpreter;
 use crate::exit::{Failure, NOT_EXECUTABLE, NOT_FOUND};
 
 /// Where the system looks when there is no `PATH`.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// How many interpreters the kernel follows, each that of the one before.
+const INTERPRETERS_MAX: usize = 5;
 
 /// The file that a command names; `undone` says what was not done when there is none.
 ///
@@ -32,7 +36,7 @@ pub(crate) fn find(
             Some(Flaw::Missing) => {
                 Err(Failure::new(NOT_FOUND, format!("the command {shown} was not found; {undone}")))
             }
-            Some(Flaw::NotExecutable(why)) => Err(not_executable(&shown, &why, undone)),
+            Some(Flaw::Unusable(code, why)) => Err(unusable(code, &shown, &why, undone)),
         };
     }
     let search_path = search_path.unwrap_or(OsStr::new(PATH_DEFAULT));
@@ -43,11 +47,11 @@ pub(crate) fn find(
         match flaw(&path) {
             None => return Ok(path),
             Some(Flaw::Missing) => {}
-            Some(Flaw::NotExecutable(why)) => hindrance = hindrance.or(Some(why)),
+            Some(Flaw::Unusable(code, why)) => hindrance = hindrance.or(Some((code, why))),
         }
     }
     Err(match hindrance {
-        Some(why) => not_executable(&shown, &why, undone),
+        Some((code, why)) => unusable(code, &shown, &why, undone),
         None => {
             Failure::new(NOT_FOUND, format!("the command {shown} was not found in $PATH; {undone}"))
         }
@@ -56,21 +60,52 @@ pub(crate) fn find(
 
 enum Flaw {
     Missing,
-    NotExecutable(String),
+    /// With this exit code, and for this reason.
+    Unusable(u8, String),
 }
 
-fn not_executable(shown: &str, why: &str, undone: &str) -> Failure {
-    Failure::new(NOT_EXECUTABLE, format!("the command {shown} cannot be executed: {why}; {undone}"))
+fn unusable(code: u8, shown: &str, why: &str, undone: &str) -> Failure {
+    Failure::new(code, format!("the command {shown} cannot be executed: {why}; {undone}"))
 }
 
+/// What hinders the kernel from executing a file, and from executing its interpreter, which may be a
+/// script as well.
 fn flaw(path: &Path) -> Option<Flaw> {
+    if let Some(flaw) = flaw_of_file(path) {
+        return Some(flaw);
+    }
+    let mut script = path.to_owned();
+    for _ in 0..INTERPRETERS_MAX {
+        let interpreter = interpreter::of(&script)?;
+        let shown = quote(&interpreter.to_string_lossy());
+        match flaw_of_file(&interpreter) {
+            None => script = interpreter,
+            Some(Flaw::Missing) => {
+                let why = format!("its interpreter {shown} was not found");
+                return Some(Flaw::Unusable(NOT_FOUND, why));
+            }
+            Some(Flaw::Unusable(code, why)) => {
+                let why = format!("its interpreter {shown} cannot be executed: {why}");
+                return Some(Flaw::Unusable(code, why));
+            }
+        }
+    }
+    interpreter::of(&script)?;
+    let why = format!("more than {INTERPRETERS_MAX} scripts are interpreters of each other");
+    Some(Flaw::Unusable(NOT_EXECUTABLE, why))
+}
+
+fn flaw_of_file(path: &Path) -> Option<Flaw> {
+    let not_executable = |why: &str| Some(Flaw::Unusable(NOT_EXECUTABLE, why.to_owned()));
     match path.metadata() {
-        Ok(file) if file.is_dir() => Some(Flaw::NotExecutable("it is a directory".into())),
+        Ok(file) if file.is_dir() => not_executable("it is a directory"),
+        Ok(file) if !file.is_file() => not_executable("it is no regular file"),
         Ok(_) => {
-            access(path, Access::EXEC_OK).err().map(|error| Flaw::NotExecutable(error.to_string()))
+            let denied = access(path, Access::EXEC_OK).err();
+            denied.and_then(|error| not_executable(&error.to_string()))
         }
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            Some(Flaw::NotExecutable(error.to_string()))
+            not_executable(&error.to_string())
         }
         Err(_) => Some(Flaw::Missing),
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod capture;
 pub(crate) mod descriptor;
+mod interpreter;
 pub(crate) mod lookup;
 pub(crate) mod signals;
 pub(crate) mod terminal;

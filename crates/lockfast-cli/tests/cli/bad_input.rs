@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Running, Sandbox};
 
 struct Case {
     number: &'static str,
@@ -156,7 +156,7 @@ fn an_empty_variable_is_no_store() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.command(["show", "x"]);
     command.env("LOCKFAST_URL", "");
-    let finished = crate::sandbox::Running::new(command).finish().expect(78);
+    let finished = Running::new(command).finish().expect(78);
     assert!(finished.stderr.contains("set but empty"), "{}", finished.stderr);
 }
 
@@ -169,7 +169,7 @@ fn the_config_file_is_read_and_checked() {
         std::fs::write(&file, text).unwrap();
         let mut command = sandbox.command(["show", "x"]);
         command.env_remove("LOCKFAST_URL");
-        crate::sandbox::Running::new(command).finish()
+        Running::new(command).finish()
     };
     let url = sandbox.url();
     let shown = show(&format!("url = \"{url}\"\n")).expect(0);
@@ -222,4 +222,72 @@ fn arguments_arrive_as_they_are() {
     let expected = [name.as_bytes(), b"|", odd.as_bytes(), b"||"].concat();
     assert_eq!(seen, expected);
     assert!(!sandbox.path("pwned").exists());
+}
+
+/// B276: that the interpreter of a script is missing was found out after the lock was taken, so that a
+/// mistake waited for its turn and kept others waiting, and nothing said what was missing.
+#[test]
+fn a_script_without_its_interpreter_keeps_nobody_waiting() {
+    let sandbox = Sandbox::new();
+    let place = |name: &str, text: &str, mode: u32| {
+        std::fs::write(sandbox.path(name), text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(sandbox.path(name), mode).unwrap();
+    };
+    place("gone", "#!/no/such/sh -e\necho\n", 0o755);
+    place("windows", "#!/bin/sh\r\necho\r\n", 0o755);
+    place("text", "", 0o644);
+    place("by-text", "#!./text\n", 0o755);
+    place("by-gone", "#!./gone\n", 0o755);
+    place("round", "#!./round\n", 0o755);
+    let _holder = sandbox.hold(&["x"], "touch started; sleep 1000");
+    for (script, code, said) in [
+        ("gone", 127, "its interpreter \"/no/such/sh\" was not found"),
+        ("windows", 127, "its interpreter \"/bin/sh\\r\" was not found"),
+        ("by-gone", 127, "its interpreter \"/no/such/sh\" was not found"),
+        ("by-text", 126, "its interpreter \"./text\" cannot be executed: Permission denied"),
+        ("round", 126, "more than 5 scripts are interpreters of each other"),
+    ] {
+        for line in ["run x", "elect x", "once x --at-most 5m", "fence check --file f --fence 7"] {
+            let (script, line) = (format!("./{script}"), line.split(' '));
+            let lock =
+                if line.clone().next() == Some("fence") { &["--lock", "x"][..] } else { &[] };
+            let arguments = line.chain(lock.iter().copied()).chain([&*script]);
+            let refused = sandbox.run(arguments).expect(code);
+            let undone = if lock.is_empty() { "the lock was not taken" } else { "was checked" };
+            for words in [&*script, said, undone] {
+                assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+            }
+        }
+    }
+    // One that cannot run hides no other of its name, as with execvp.
+    std::fs::create_dir(sandbox.path("first")).unwrap();
+    place("first/echo", "#!/no/such/sh\n", 0o755);
+    let path = format!("{}:/usr/bin:/bin", sandbox.path("first").display());
+    let mut command = sandbox.command(["run", "y", "echo", "found"]);
+    command.env("PATH", path);
+    assert_eq!(Running::new(command).finish().expect(0).stdout, "found\n");
+}
+
+/// What the kernel runs is not refused, and what it leaves to a shell runs in one.
+#[test]
+fn scripts_of_every_kind_run() {
+    let sandbox = Sandbox::new();
+    for (text, printed) in [
+        ("#!/bin/sh\necho a\n", "a\n"),
+        ("#! /usr/bin/env -S sh -e\necho b\n", "b\n"),
+        ("#!\t/bin/echo c\n", "c ./script\n"),
+        ("#!./first\n", "d ./script\n"),
+        ("echo e\n", "e\n"),
+        ("#!\necho f\n", "f\n"),
+        ("", ""),
+    ] {
+        for (name, text) in [("first", "#!/bin/sh\necho d $1\n"), ("script", text)] {
+            std::fs::write(sandbox.path(name), text).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(sandbox.path(name), mode).unwrap();
+        }
+        let finished = sandbox.run(["run", "x", "./script"]).expect(0);
+        assert_eq!(finished.stdout, printed, "{text:?}");
+    }
 }

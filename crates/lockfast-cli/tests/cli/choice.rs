@@ -72,6 +72,28 @@ fn env_tells_the_store_and_the_reason() {
     assert!(!home.0.path("local").exists());
 }
 
+/// B275: a store that does not exist was shown as if jobs could lock there.
+#[test]
+fn env_knows_which_stores_there_are() {
+    for (line, url) in [
+        ("env --on foo://u:geheim@h", None),
+        ("env", Some("foo:x")),
+        ("env --json", Some("foo://h")),
+        ("env --on odd", None),
+    ] {
+        let home = Home::new("[store.odd]\nurl = 'foo:y'");
+        let refused = home.run(line, url).expect(78);
+        assert_eq!(refused.stdout, "", "{line}");
+        for words in ["no store is called", "foo", "memory:, embedded:", "zookeepers:"] {
+            assert!(refused.stderr.contains(words), "{line}: {}", refused.stderr);
+        }
+        // Whoever connects says the same.
+        let shown = home.run(&line.replace("env", "show x"), url).expect(78);
+        let last = |text: &str| text.lines().last().map(str::to_owned);
+        assert_eq!(last(&refused.stderr), last(&shown.stderr), "{line}");
+    }
+}
+
 #[test]
 fn a_store_of_the_config_file_is_used_by_its_name() {
     let home = Home::new(CONFIG);

@@ -195,3 +195,42 @@ fn a_token_file_is_not_left_when_the_lock_is_taken() {
     sandbox.run(["run", "job", "--try", "--token-file", "token", "--", "true"]).expect(75);
     assert!(!sandbox.path("token").exists());
 }
+
+/// B277: under a umask that takes rights from the user itself, pipes and directories of the store were
+/// made so that they could not be opened, and so was the file of a gate. Root may open everything, so
+/// that it lets another user try.
+#[test]
+fn no_umask_locks_its_own_user_out() {
+    for umask in ["277", "777", "077", "000"] {
+        let sandbox = Sandbox::new();
+        let binary = std::fs::canonicalize(env!("CARGO_BIN_EXE_lockfast")).unwrap();
+        std::fs::copy(binary, sandbox.path("lockfast")).unwrap();
+        let mut script = format!(
+            "umask {umask}; unset LOCKFAST_URL
+            for time in first second; do
+                ./lockfast run job -- sh -c 'echo ran $(umask)' || exit
+            done
+            ./lockfast run job -- ./lockfast fence check --file gate true || exit
+            ./lockfast run job -- ./lockfast fence check --file gate echo passed || exit
+            ./lockfast once other --at-most 1h --at-least 1h -- ./lockfast list"
+        );
+        if rustix::process::geteuid().is_root() {
+            let user = "--reuid=65534 --regid=65534 --clear-groups";
+            std::os::unix::fs::chown(sandbox.path(""), Some(65534), Some(65534)).unwrap();
+            script = format!("exec setpriv {user} sh -c '{}'", script.replace('\'', "'\\''"));
+        }
+        let finished = Running::new(sandbox.shell(&script)).finish().expect(0);
+        let lines: Vec<_> = finished.stdout.lines().collect();
+        let ran = format!("ran 0{umask}");
+        assert_eq!(lines[..3], [&*ran, &*ran, "passed"], "{umask}: {}", finished.stderr);
+        assert!(lines.last().unwrap().starts_with("other"), "{umask}: {lines:?}");
+        // For nobody but the user, whatever the umask would have left to others.
+        let modes = |path: &str| std::fs::metadata(sandbox.path(path)).unwrap().permissions();
+        for made in [".local", ".local/state", ".local/state/lockfast", "gate"] {
+            let mode = std::os::unix::fs::PermissionsExt::mode(&modes(made)) & 0o777;
+            let least = if made == "gate" { 0o600 } else { 0o700 };
+            assert_eq!(mode & 0o700, least, "{umask} {made}");
+            assert!(made == "gate" || mode == least, "{umask} {made}: {mode:o}");
+        }
+    }
+}

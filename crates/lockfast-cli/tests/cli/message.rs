@@ -52,18 +52,35 @@ fn every_error_is_one_object() {
     }
 }
 
+/// A program for this machine that only the kernel finds to be of no use, because what is to load it is
+/// not there.
+fn program_without_loader() -> Vec<u8> {
+    let loader = b"/no/such/loader\0";
+    let mut program = std::fs::read("/proc/self/exe").unwrap();
+    program.truncate(64);
+    program[32..40].copy_from_slice(&64_u64.to_ne_bytes()); // where the program headers are
+    program[40..48].copy_from_slice(&0_u64.to_ne_bytes()); // no sections
+    program[56..58].copy_from_slice(&1_u16.to_ne_bytes()); // one program header
+    program[60..64].fill(0);
+    program.extend([3_u32, 4].map(u32::to_ne_bytes).concat()); // PT_INTERP, readable
+    let length = loader.len() as u64;
+    program.extend([120, 0, 0, length, length, 1_u64].map(u64::to_ne_bytes).concat());
+    program.extend(loader);
+    program
+}
+
 /// B242: what the guard and the process that becomes the command told was prose, whatever was asked for.
 #[test]
 fn so_are_those_of_the_processes_below() {
     let sandbox = Sandbox::new();
-    std::fs::write(sandbox.path("script"), "#!/no/such/interpreter\n").unwrap();
+    std::fs::write(sandbox.path("program"), program_without_loader()).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(sandbox.path("script"), mode).unwrap();
+    std::fs::set_permissions(sandbox.path("program"), mode).unwrap();
     let binary = env!("CARGO_BIN_EXE_lockfast");
-    let inside = format!("run refresh:x --json {binary} refresh x --for 5s --json ./script");
+    let inside = format!("run refresh:x --json {binary} refresh x --for 5s --json ./program");
     for (line, code, word, said) in [
-        ("run x --json ./script", 127, "not_found", "cannot be executed"),
-        ("refresh x --for 5s --json ./script", 127, "not_found", "cannot be executed"),
+        ("run x --json ./program", 127, "not_found", "cannot be executed"),
+        ("refresh x --for 5s --json ./program", 127, "not_found", "cannot be executed"),
         (&inside, 127, "not_found", "cannot be executed"),
         ("__guard json", 70, "internal", "the guard process failed"),
     ] {
@@ -73,7 +90,7 @@ fn so_are_those_of_the_processes_below() {
         assert_eq!(messages[0]["exit_code"], code, "{line}: {messages:?}");
         assert!(messages[0]["message"].as_str().unwrap().contains(said), "{line}: {messages:?}");
     }
-    let plain = sandbox.run(["run", "x", "./script"]).expect(127);
+    let plain = sandbox.run(["run", "x", "./program"]).expect(127);
     assert!(plain.stderr.starts_with("lockfast: the command"), "{}", plain.stderr);
 }
 

@@ -283,7 +283,8 @@ impl MultiGuard {
         self.leases().map(Lease::token).collect()
     }
 
-    /// The fence of each, in the order of their names. See [`MultiGuard`] for an example.
+    /// The fence of each, in the order of their names, without the names: [`MultiGuard::tokens`] has both.
+    /// See [`MultiGuard`] for an example.
     pub fn fences(&self) -> Vec<Fence> {
         self.leases().map(Lease::fence).collect()
     }
