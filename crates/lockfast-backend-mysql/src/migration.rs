@@ -48,6 +48,7 @@ const PROCEDURES: &[(&str, &str)] = &[
     ("lockfast_first", include_str!("sql/first.sql")),
     ("lockfast_take", include_str!("sql/take.sql")),
     ("lockfast_give", include_str!("sql/give.sql")),
+    ("lockfast_why_lost", include_str!("sql/why_lost.sql")),
     ("lockfast_renew_all", include_str!("sql/renew_all.sql")),
     ("lockfast_take_all", include_str!("sql/take_all.sql")),
     ("lockfast_give_all", include_str!("sql/give_all.sql")),
