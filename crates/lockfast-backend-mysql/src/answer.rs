@@ -193,7 +193,10 @@ impl Store {
             }
             Op::Give(give) => drop(give.asker.send(Err(failure.clone()))),
             Op::Renew(renew) => drop(renew.asker.send(Err(failure.clone()))),
-            Op::Ask(ask) => drop(ask.asker.send(Err(failure.clone()))),
+            Op::Ask(ask) => {
+                let failure = ask.explain(failure);
+                drop(ask.asker.send(Err(failure)));
+            }
         }
     }
 }

@@ -199,14 +199,7 @@ impl Backend for Mysql {
         Box::pin(async move {
             let name = request.name.clone();
             let outcome = downgrade::downgrade(&self.store, request).await;
-            outcome.map_err(|failure| {
-                let error = failure.to_error().with_lock(&name);
-                match error.kind() {
-                    // It is not there, or not allowed, so that it did nothing.
-                    ErrorKind::InvalidConfig | ErrorKind::Permission => error.without_effect(),
-                    _ => error,
-                }
-            })
+            outcome.map_err(|failure| failure.to_error().with_lock(&name))
         })
     }
 

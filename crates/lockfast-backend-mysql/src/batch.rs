@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockfast_core::lobby::{self, Lobby};
-use lockfast_core::{ClientId, HolderId, Label, LockName, LossCause, ReleaseOutcome, RenewRequest};
+use lockfast_core::{
+    ClientId, ErrorKind, HolderId, Label, LockName, LossCause, ReleaseOutcome, RenewRequest,
+};
 use tokio::sync::oneshot;
 
 use crate::claim::{Claim, read_client, whole_us, write_mode};
@@ -111,6 +113,19 @@ pub(crate) struct Ask {
     pub(crate) tries: u8,
     /// Whether it was sent before and nobody knows what came of it.
     pub(crate) is_doubtful: bool,
+}
+
+impl Ask {
+    /// What whoever asked is told of a failure. A change that is not there, or not allowed, did nothing,
+    /// because procedures undo what they began; but an earlier try may have done it.
+    pub(crate) fn explain(&self, failure: &Failure) -> Failure {
+        let is_refused =
+            [ErrorKind::InvalidConfig, ErrorKind::Permission].contains(&failure.kind());
+        match is_refused && self.is_change && !self.is_doubtful {
+            true => failure.to_error().without_effect().into(),
+            false => failure.clone(),
+        }
+    }
 }
 
 /// What the server answered.
@@ -316,5 +331,31 @@ mod tests {
         assert_eq!(write_list::<u8>(&[], |_, _| {}), "");
         let write = |text: &mut String, word: &&str| write_json(text, word);
         assert_eq!(write_list(&["a", "b\"\\'"], write), r#"[["a"],["b\"\\'"]]"#);
+    }
+
+    /// B267: a refusal proves that nothing was done only if nothing was sent before whose answer was lost.
+    #[test]
+    fn what_did_nothing() {
+        let table = [
+            (ErrorKind::Permission, true, false, true),
+            (ErrorKind::InvalidConfig, true, false, true),
+            (ErrorKind::Permission, true, true, false),
+            (ErrorKind::Permission, false, false, false),
+            (ErrorKind::Unreachable, true, false, false),
+        ];
+        for (kind, is_change, is_doubtful, expected) in table {
+            let ask = Ask {
+                statement: "CALL lockfast_downgrade(?, ?, ?)",
+                arguments: Vec::new(),
+                is_change,
+                is_repeatable: true,
+                asker: oneshot::channel().0,
+                tries: 1,
+                is_doubtful,
+            };
+            let told = ask.explain(&Failure::new(kind, "denied"));
+            let said = (kind, is_change, is_doubtful);
+            assert_eq!(told.error.is_without_effect(), expected, "{said:?}");
+        }
     }
 }

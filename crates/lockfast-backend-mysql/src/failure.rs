@@ -146,14 +146,6 @@ fn of_server(error: &ServerError) -> Failure {
             ErrorKind::InvalidConfig,
             format!("the schema is missing or not whole; run lockfast migrate: {said}"),
         ),
-        // The digits by which a client introduces itself are more than version 1 takes.
-        1406 => Failure::new(
-            ErrorKind::InvalidConfig,
-            format!(
-                "the schema is of an older version; run lockfast migrate, when no older program \
-                 uses the database any more: {said}"
-            ),
-        ),
         1040 | 1203 | 1226 => Failure::new(ErrorKind::Unreachable, said),
         1644 if error.message.starts_with("lockfast: the server is read-only") => {
             Failure::new(ErrorKind::WrongNode, error.message.clone()).with(Remedy::Reconnect)

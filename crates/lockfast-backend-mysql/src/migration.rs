@@ -1,6 +1,10 @@
 //! The schema: tables and the procedures that decide, created and brought up to date in one go.
 //! Doing it twice, or by two programs at once, does no harm.
+//!
+//! What is there is left as it is for those who are using it: an upgrade adds the tables and columns that
+//! are missing, and makes the procedures that are missing or have another text.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use lockfast_core::{ErrorKind, Migration};
@@ -8,11 +12,13 @@ use lockfast_core::{ErrorKind, Migration};
 use crate::failure::Failure;
 use crate::wire::{Dialer, Wire};
 
-/// The version that this crate works with.
-pub(crate) const VERSION: u32 = 4;
+/// The version that this crate works with. Every release that changes a table or a procedure has the next.
+pub(crate) const VERSION: u32 = 1;
 /// The earliest version of Lockfast that the procedures of this version serve.
-const SERVES: u32 = 2;
+const SERVES: u32 = 1;
 
+/// A column that is added later has a default, for the rows that are there and for procedures that do not
+/// know it.
 const TABLES: &str = include_str!("sql/schema.sql");
 /// Each after those that it calls.
 const PROCEDURES: &[(&str, &str)] = &[
@@ -42,6 +48,7 @@ const PROCEDURES: &[(&str, &str)] = &[
     ("lockfast_first", include_str!("sql/first.sql")),
     ("lockfast_take", include_str!("sql/take.sql")),
     ("lockfast_give", include_str!("sql/give.sql")),
+    ("lockfast_why_lost", include_str!("sql/why_lost.sql")),
     ("lockfast_renew_all", include_str!("sql/renew_all.sql")),
     ("lockfast_take_all", include_str!("sql/take_all.sql")),
     ("lockfast_give_all", include_str!("sql/give_all.sql")),
@@ -80,44 +87,6 @@ pub(crate) const PUBLIC: &[&str] = &[
     "write",
 ];
 
-/// What a version lacks or does otherwise, and all versions before it. The rest stays as it is for
-/// those who are using it, and so do the rights to it.
-const SINCE: &[(u32, &str)] = &[
-    (2, "lockfast_read"),
-    (2, "lockfast_sweep"),
-    (2, "lockfast_write"),
-    (3, "lockfast_downgrade"),
-];
-
-/// What version 1 lacks, table by table: a column that tells whether it was done, and the change.
-const SINCE_1: &[(&str, &str, &str)] = &[
-    ("lockfast_store", "serves", "ADD serves INT NOT NULL DEFAULT 0 AFTER version"),
-    ("lockfast_clients", "who", "ADD who BINARY(16) NOT NULL DEFAULT '' AFTER client"),
-    (
-        "lockfast_locks",
-        "served",
-        "ADD waiting INT NOT NULL DEFAULT 0, ADD sharing INT NOT NULL DEFAULT 0, ADD asleep INT NOT \
-         NULL DEFAULT 0, ADD offered TINYINT NOT NULL DEFAULT 0, ADD ticket BIGINT NOT NULL DEFAULT \
-         0, ADD served BIGINT NOT NULL DEFAULT 0",
-    ),
-    (
-        "lockfast_claims",
-        "offered",
-        "ADD client BINARY(6) NOT NULL DEFAULT '' AFTER holder, ADD offered TINYINT NOT NULL DEFAULT \
-         0 AFTER stage, DROP KEY lockfast_claims_line, ADD KEY lockfast_claims_turn (name, stage, \
-         ticket), ADD KEY lockfast_claims_client (name, stage, client, ticket), ADD KEY \
-         lockfast_claims_mode (name, mode), ADD KEY lockfast_claims_end (name, until_us)",
-    ),
-];
-/// What was written down by version 1. Who waits has to ask again; who holds goes on.
-const REST_1: &[&str] = &[
-    "DELETE FROM lockfast_claims WHERE stage = 0",
-    "UPDATE lockfast_claims SET client = LEFT(holder, 6)",
-    "UPDATE lockfast_locks l SET crowd = (SELECT COUNT(*) FROM lockfast_claims c WHERE c.name = \
-     l.name), sharing = (SELECT COUNT(*) FROM lockfast_claims c WHERE c.name = l.name AND c.stage = \
-     1), waiting = 0, asleep = 0",
-];
-
 /// One program at a time changes the schema of a database.
 const TURN: &str = "SELECT GET_LOCK(CONCAT('lockfast:m:', LEFT(SHA2(DATABASE(), 256), 32)), 60)";
 /// Procedures keep the mode in which they were created.
@@ -149,55 +118,95 @@ async fn migrate_on(
     check_server(wire, limit).await?;
     wire.run(MODE).await?;
     wire.ask(TURN).await?;
-    let from = read_version(wire).await?;
-    match from {
-        Some(version) if version > VERSION => {
-            let row = wire.ask("SELECT serves FROM lockfast_store WHERE id = 1").await?;
-            let serves = row.and_then(|row| row.number(0));
-            check_version(version, serves)?;
-            return Ok(Migration::Unchanged { version });
-        }
-        Some(VERSION) => return Ok(Migration::Unchanged { version: VERSION }),
-        Some(version) if extent == Extent::Create => check_version(version, None)?,
-        _ => {}
+    let found = read_version(wire).await?;
+    let from = found.map(|(version, _)| version);
+    if let Some((version, serves)) = found
+        && (version > VERSION || extent == Extent::Create)
+    {
+        check_version(from, serves)?;
+        return Ok(Migration::Unchanged { version });
     }
-    for statement in statements(TABLES) {
-        wire.run(&statement).await?;
+    let has_changed = [complete_tables(wire, limit).await?, make_procedures(wire, limit).await?];
+    if from == Some(VERSION) && has_changed == [false; 2] {
+        return Ok(Migration::Unchanged { version: VERSION });
     }
-    if from == Some(1) {
-        alter(wire).await?;
-    }
-    let is_due = |name: &str| match from {
-        Some(from @ 2..) => SINCE.iter().any(|(lacked, it)| *lacked >= from && *it == name),
-        _ => true,
-    };
-    for (name, create) in PROCEDURES.iter().filter(|(name, _)| is_due(name)) {
-        wire.run(&format!("DROP PROCEDURE IF EXISTS {name}")).await?;
-        wire.run(create).await?;
-    }
-    if from == Some(1) {
-        for statement in REST_1 {
-            wire.run(statement).await?;
-        }
-    }
-    let done = format!("UPDATE lockfast_store SET version = {VERSION}, serves = {SERVES}");
+    let done = format!(
+        "INSERT INTO lockfast_store (id, version, serves, floor, watched_us, swept_us, swept_name) \
+         VALUES (1, {VERSION}, {SERVES}, 0, 0, 0, '') \
+         ON DUPLICATE KEY UPDATE version = {VERSION}, serves = {SERVES}"
+    );
     wire.run(&done).await?;
     warn_of_rights(wire).await?;
-    Ok(Migration::Changed { from, to: VERSION })
+    Ok(Migration::Changed { from: from.filter(|from| *from != VERSION), to: VERSION })
 }
 
-/// Adds to the tables of version 1 what they lack. What an earlier try has done is not done again.
-async fn alter(wire: &mut Wire) -> Result<(), Failure> {
-    for (table, column, change) in SINCE_1 {
-        let query = format!(
-            "SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() AND \
-             table_name = '{table}' AND column_name = '{column}'"
-        );
-        if wire.ask(&query).await?.is_none() {
-            wire.run(&format!("ALTER TABLE {table} {change}")).await?;
+/// Makes the tables that are missing, and adds the columns that others lack. Whether there were any.
+async fn complete_tables(wire: &mut Wire, limit: Duration) -> Result<bool, Failure> {
+    const COLUMNS: &str = "SELECT table_name, column_name FROM information_schema.columns WHERE \
+        table_schema = DATABASE() AND table_name LIKE 'lockfast\\_%'";
+    let rows = wire.ask_all(COLUMNS, limit).await?;
+    let there: HashSet<_> = rows.iter().map(|row| [0, 1].map(|at| row.text(at))).collect();
+    let mut has_changed = false;
+    for (table, create) in statements(TABLES) {
+        let due: Vec<String> = match there.iter().any(|[it, _]| *it == Some(table.as_str())) {
+            false => vec![create],
+            true => columns(&create)
+                .filter(|(column, _)| !there.contains(&[table.as_str(), column].map(Some)))
+                .map(|(column, definition)| match definition.contains(" DEFAULT ") {
+                    true => Ok(format!("ALTER TABLE {table} ADD {definition}")),
+                    false => Err(of_missing_column(&table, column)),
+                })
+                .collect::<Result<_, _>>()?,
+        };
+        for statement in &due {
+            wire.run(statement).await?;
         }
+        has_changed |= !due.is_empty();
     }
-    Ok(())
+    Ok(has_changed)
+}
+
+/// What no upgrade adds was there from the start.
+fn of_missing_column(table: &str, column: &str) -> Failure {
+    let message = format!(
+        "table {table} has no column {column}, which cannot be added to what is there; use another \
+         database, or drop {table}, which forgets what it holds, and run lockfast migrate"
+    );
+    Failure::new(ErrorKind::InvalidConfig, message)
+}
+
+/// Makes the procedures that are missing, or differ from ours in text or rights. Whether there were any.
+/// The rights to call the others stay.
+async fn make_procedures(wire: &mut Wire, limit: Duration) -> Result<bool, Failure> {
+    const MARKS: &str = "SELECT routine_name, security_type, routine_comment FROM \
+        information_schema.routines WHERE routine_schema = DATABASE() AND routine_name LIKE \
+        'lockfast\\_%'";
+    let rows = wire.ask_all(MARKS, limit).await?;
+    let there: HashSet<_> = rows.iter().map(|row| [0, 1, 2].map(|at| row.text(at))).collect();
+    let mut has_changed = false;
+    for (name, create) in PROCEDURES {
+        let mark = format!("{:016x}", digest(create));
+        let security = if is_public(name) { "DEFINER" } else { "INVOKER" };
+        if there.contains(&[*name, security, mark.as_str()].map(Some)) {
+            continue;
+        }
+        wire.run(&format!("DROP PROCEDURE IF EXISTS {name}")).await?;
+        let marked = format!("COMMENT '{mark}' SQL SECURITY");
+        wire.run(&create.replacen("SQL SECURITY", &marked, 1)).await?;
+        has_changed = true;
+    }
+    Ok(has_changed)
+}
+
+fn is_public(procedure: &str) -> bool {
+    procedure.strip_prefix("lockfast_").is_some_and(|name| PUBLIC.contains(&name))
+}
+
+/// A number by which a text is told from another one: FNV-1a.
+fn digest(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// The procedures run with the rights of whoever made them, so that should be few.
@@ -218,19 +227,19 @@ async fn warn_of_rights(wire: &mut Wire) -> Result<(), Failure> {
 }
 
 /// Whether this Lockfast can work with a schema, which says whom it serves.
-pub(crate) fn check_version(version: u32, serves: Option<u64>) -> Result<(), Failure> {
-    let (is_newer, is_served) = (version > VERSION, serves.is_some_and(|it| it <= VERSION.into()));
-    if version == VERSION || (is_newer && is_served) {
-        return Ok(());
-    }
-    if version == 0 {
+pub(crate) fn check_version(version: Option<u32>, serves: Option<u64>) -> Result<(), Failure> {
+    let Some(version) = version else {
         return Err(Failure::new(
             ErrorKind::InvalidConfig,
             "the schema is not whole: lockfast_store does not say its version; run lockfast migrate",
         ));
+    };
+    let (is_newer, is_served) = (version > VERSION, serves.is_some_and(|it| it <= VERSION.into()));
+    if version == VERSION || (is_newer && is_served) {
+        return Ok(());
     }
     let remedy = match version {
-        _ if is_newer => "use a newer Lockfast",
+        _ if is_newer => "use a newer Lockfast, or another database for this one",
         SERVES.. => "run lockfast migrate; programs of that version can go on",
         _ => "run lockfast migrate, when no older program uses the database any more",
     };
@@ -240,13 +249,10 @@ pub(crate) fn check_version(version: u32, serves: Option<u64>) -> Result<(), Fai
     ))
 }
 
-/// The schema's version; none where there is no schema, or only the start of one.
-async fn read_version(wire: &mut Wire) -> Result<Option<u32>, Failure> {
-    match wire.ask("SELECT version FROM lockfast_store WHERE id = 1").await {
-        Ok(Some(row)) => {
-            Ok(row.number(0).and_then(|it| u32::try_from(it).ok()).filter(|it| *it > 0))
-        }
-        Ok(None) => Ok(None),
+/// The schema's version and whom it serves; none where there is no schema, or only the start of one.
+async fn read_version(wire: &mut Wire) -> Result<Option<(u32, Option<u64>)>, Failure> {
+    match wire.ask("SELECT version, serves FROM lockfast_store WHERE id = 1").await {
+        Ok(row) => Ok(row.and_then(|row| Some((row.small(0)?, row.number(1))))),
         // A user who may only call the procedures cannot see it, and cannot change it either.
         Err(failure) if failure.kind() == ErrorKind::InvalidConfig => Ok(None),
         Err(failure) => Err(failure),
@@ -286,12 +292,22 @@ pub(crate) fn explain(failure: Failure, dialer: &Dialer) -> Failure {
     failure.with_message(message)
 }
 
-/// The statements of a file, each without its comments.
-fn statements(file: &str) -> Vec<String> {
+/// The statements of a file that make tables, each without its comments, by the table's name.
+fn statements(file: &str) -> Vec<(String, String)> {
     let lines = file.lines().filter(|line| !line.trim_start().starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
-    let statements = text.split(';').map(|statement| statement.trim().to_owned());
-    statements.filter(|statement| !statement.is_empty()).collect()
+    let statements = text.split(';').filter_map(|statement| {
+        let table = statement.split_whitespace().nth(5)?;
+        Some((table.to_owned(), statement.trim().to_owned()))
+    });
+    statements.collect()
+}
+
+/// The columns of a table, each with its definition.
+fn columns(create: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = create.lines().map(|line| line.trim().trim_end_matches(','));
+    let definitions = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+    definitions.filter_map(|definition| Some((definition.split_once(' ')?.0, definition)))
 }
 
 #[cfg(test)]
@@ -302,13 +318,17 @@ mod tests {
     fn every_procedure_is_created_under_its_name() {
         for (name, create) in PROCEDURES {
             assert!(create.contains(&format!("CREATE PROCEDURE {name}(")), "{name}");
-            let is_public = PUBLIC.contains(&name.trim_start_matches("lockfast_"));
-            let rights = if is_public { "SQL SECURITY DEFINER" } else { "SQL SECURITY INVOKER" };
+            let rights =
+                if is_public(name) { "SQL SECURITY DEFINER" } else { "SQL SECURITY INVOKER" };
             assert!(create.contains(rights), "{name}");
         }
         let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql")).unwrap();
         assert_eq!(files.count(), PROCEDURES.len() + 1, "a file is not used");
-        assert_eq!(statements(TABLES).len(), 7);
+        let tables = statements(TABLES);
+        assert_eq!(tables.len(), 6);
+        assert!(tables.iter().all(|(table, _)| table.starts_with("lockfast_")));
+        let counted: Vec<_> = tables.iter().map(|(_, create)| columns(create).count()).collect();
+        assert_eq!(counted, [7, 8, 12, 14, 5, 4]);
     }
 
     /// B26: the README names the rights that a user needs, one by one.
@@ -326,18 +346,20 @@ mod tests {
     #[test]
     fn versions_that_fit() {
         let table = [
-            (4, Some(2), true),
-            (5, Some(3), true),
-            (5, Some(4), true),
-            (5, Some(5), false),
-            (5, None, false),
-            (3, Some(2), false),
-            (2, Some(2), false),
-            (1, None, false),
-            (1, Some(1), false),
+            (Some(1), Some(1), true),
+            (Some(2), Some(1), true),
+            (Some(2), Some(0), true),
+            (Some(2), Some(2), false),
+            (Some(2), None, false),
+            (Some(0), Some(0), false),
+            (None, None, false),
+            // Schemas that were made during development.
+            (Some(2), Some(2), false),
+            (Some(3), Some(2), false),
+            (Some(4), Some(2), false),
         ];
         for (version, serves, fits) in table {
-            assert_eq!(check_version(version, serves).is_ok(), fits, "{version} {serves:?}");
+            assert_eq!(check_version(version, serves).is_ok(), fits, "{version:?} {serves:?}");
         }
     }
 }

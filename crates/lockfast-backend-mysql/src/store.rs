@@ -143,9 +143,9 @@ impl Store {
             Argument::from(self.label.text.as_deref().unwrap_or_default()),
         ];
         let rows = wire.call("CALL lockfast_enrol(?, ?, ?, ?, ?)", arguments, limit).await?;
-        let number = |at| rows.first().and_then(|row| row.number(at));
-        let version = number(0).and_then(|it| u32::try_from(it).ok()).unwrap_or(0);
-        migration::check_version(version, number(2))?;
+        let said = rows.first();
+        let version = said.and_then(|row| row.small(0));
+        migration::check_version(version, said.and_then(|row| row.number(2)))?;
         Ok(wire)
     }
 

@@ -185,6 +185,11 @@ impl Answer {
         }
     }
 
+    /// A column's number, where only a small one is ours.
+    pub(crate) fn small(&self, at: usize) -> Option<u32> {
+        self.number(at).and_then(|number| u32::try_from(number).ok())
+    }
+
     /// A column's number, which may be below zero.
     pub(crate) fn signed(&self, at: usize) -> Option<i64> {
         match self.0.as_ref(at)? {

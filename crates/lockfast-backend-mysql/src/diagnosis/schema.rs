@@ -11,8 +11,6 @@ use crate::migration::{self, PUBLIC, VERSION};
 const MIGRATE: &str = "run \"lockfast migrate\" as the user that the store's page describes";
 /// Who introduces itself with that is told the version, and nothing is written down.
 const ASK_VERSION: &str = "CALL lockfast_enrol('000000000000', '', '', 0, '')";
-/// From this length on a client is asked for its secret, and the above is of no consequence.
-const CALLER_LENGTH_MIN: u64 = 32;
 /// What locks need not: whoever must not take them away from others, uses no values, or has no writer that
 /// becomes a reader, is not given it.
 const OPTIONAL: &[&str] =
@@ -52,23 +50,16 @@ async fn look_at_version(
     procedures: &[Procedure],
 ) -> Result<Finding, Failure> {
     const CHECK: &str = "schema";
-    const LENGTH: &str = "SELECT CHARACTER_MAXIMUM_LENGTH FROM information_schema.PARAMETERS WHERE \
-        SPECIFIC_SCHEMA = DATABASE() AND SPECIFIC_NAME = 'lockfast_enrol' AND ORDINAL_POSITION = 1";
     let database = &patient.config.database;
     if !procedures.iter().any(|it| it.name == "lockfast_enrol") {
         let may_make = patient.grants.has("CREATE ROUTINE", database);
         return Ok(judge_absence(database, may_make));
     }
-    let rows = patient.ask(LENGTH).await?;
-    let length = rows.first().and_then(|row| row.number(0)).unwrap_or(0);
-    if length < CALLER_LENGTH_MIN {
-        return Ok(judge_version(1, None));
-    }
     match patient.ask(ASK_VERSION).await {
         Ok(rows) => {
-            let number = |at| rows.first().and_then(|row| row.number(at));
-            let version = number(0).and_then(|it| u32::try_from(it).ok()).unwrap_or(0);
-            Ok(judge_version(version, number(2)))
+            let said = rows.first();
+            let version = said.and_then(|row| row.small(0));
+            Ok(judge_version(version, said.and_then(|row| row.number(2))))
         }
         Err(failure) if is_over(&failure) => Err(failure),
         Err(failure) => {
@@ -97,9 +88,10 @@ fn judge_absence(database: &str, may_make: bool) -> Finding {
     }
 }
 
-fn judge_version(version: u32, serves: Option<u64>) -> Finding {
+fn judge_version(version: Option<u32>, serves: Option<u64>) -> Finding {
     const CHECK: &str = "schema";
-    let fact = format!("the schema has version {version}, this program makes {VERSION}");
+    let said = version.map_or("no version".to_owned(), |version| format!("version {version}"));
+    let fact = format!("the schema has {said}, this program makes version {VERSION}");
     match migration::check_version(version, serves) {
         Ok(()) => Finding::ok(CHECK, fact),
         Err(failure) => Finding::hazard(CHECK, fact, "no lock can be taken", failure.message()),

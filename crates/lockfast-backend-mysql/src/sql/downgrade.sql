@@ -36,22 +36,10 @@ BEGIN
       SET @lockfast_answers = CONCAT('1\tC\t', COALESCE(other_mode, known_mode), '\n');
     ELSEIF known_mode IS NOT NULL THEN
       SET @lockfast_answers = '1\tD\n';
-    END IF;
-    IF known_mode IS NULL THEN
-      -- Why it does not have it, in the words of a renewal. That is asked before the line moves on, which
-      -- may let it in.
-      SELECT CONCAT('1\t',
-               CASE WHEN c.stage = 2 THEN CONCAT('R\t', c.reason)
-                    WHEN l.holder <> id AND l.until_us > @lockfast_now
-                      THEN CONCAT('T\t', HEX(LEFT(l.holder, 6)))
-                    ELSE COALESCE(
-                      (SELECT CONCAT('T\t', HEX(LEFT(o.holder, 6))) FROM lockfast_claims o
-                        WHERE o.name = l.name AND o.stage = 1 LIMIT 1),
-                      'F') END,
-               '\n') INTO @lockfast_answers
-        FROM lockfast_locks l
-        LEFT JOIN lockfast_claims c ON c.name = l.name AND c.holder = id
-       WHERE l.name = lock_name AND NOT COALESCE(c.stage = 1, 0);
+    ELSE
+      -- That is asked before the line moves on, which may let it in.
+      CALL lockfast_why_lost(
+        JSON_ARRAY(JSON_ARRAY(CONVERT(lock_name USING utf8mb4), HEX(id))));
     END IF;
     IF known_mode = 0 AND other_mode IS NULL THEN
       -- It was heard of, so it is no offer any more; that does not make it last longer.

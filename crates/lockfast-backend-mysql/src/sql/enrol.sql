@@ -21,7 +21,7 @@ BEGIN
     END;
     CALL lockfast_clock(now_us);
     IF CHAR_LENGTH(caller) = 12 THEN
-      -- Version 1 introduces itself like that, and is told which version this is.
+      -- Somebody without a secret only asks for the version, and nothing is written down.
       SELECT s.version, now_us, s.serves FROM lockfast_store s WHERE s.id = 1;
       LEAVE enrol;
     END IF;

@@ -1,9 +1,7 @@
--- Many renewals. Those that are not renewed are answered: their number and R revoked (reason),
--- T taken (by which client) or F forgotten.
+-- Many renewals. Those that are not renewed are answered with why they do not have the lock.
 CREATE PROCEDURE lockfast_renew_all(IN renews LONGTEXT CHARACTER SET utf8mb4)
   SQL SECURITY INVOKER
 BEGIN
-  DECLARE missed LONGTEXT CHARACTER SET utf8mb4;
   DECLARE lock_name VARBINARY(255);
   DECLARE is_over TINYINT DEFAULT 0;
   DECLARE renewed INT;
@@ -55,27 +53,7 @@ BEGIN
          ON c.name = j.name AND c.holder = UNHEX(j.holder)
        SET c.until_us = now_us + j.ttl + j.delay, c.offered = 0
      WHERE c.stage = 1 AND c.until_us > now_us;
-    SELECT GROUP_CONCAT(j.at, '\t',
-             CASE WHEN c.stage = 2 AND c.until_us > now_us THEN CONCAT('R\t', c.reason)
-                  WHEN l.holder <> UNHEX(j.holder) AND l.until_us > now_us
-                    THEN CONCAT('T\t', HEX(LEFT(l.holder, 6)))
-                  ELSE COALESCE(
-                    (SELECT CONCAT('T\t', HEX(LEFT(o.holder, 6))) FROM lockfast_claims o
-                      WHERE o.name = l.name AND o.stage = 1 AND o.until_us > now_us LIMIT 1),
-                    'F') END
-             SEPARATOR '\n') INTO missed
-      FROM JSON_TABLE(renews, '$[*]' COLUMNS (
-             at FOR ORDINALITY,
-             name VARBINARY(255) PATH '$[0]',
-             holder CHAR(32) CHARACTER SET latin1 PATH '$[1]')) j
-      LEFT JOIN lockfast_locks l ON l.name = j.name
-      LEFT JOIN lockfast_claims c
-             ON c.name = j.name AND c.holder = UNHEX(j.holder)
-     WHERE NOT (COALESCE(l.holder = UNHEX(j.holder) AND l.until_us > now_us, 0)
-             OR COALESCE(c.stage = 1 AND c.until_us > now_us, 0));
-    IF missed IS NOT NULL THEN
-      SET @lockfast_answers = CONCAT(@lockfast_answers, missed, '\n');
-    END IF;
+    CALL lockfast_why_lost(renews);
   END IF;
   -- Whoever waits for a lease that ends sooner than it was told looks sooner.
   IF has_claims THEN

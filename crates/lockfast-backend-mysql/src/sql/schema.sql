@@ -1,11 +1,12 @@
 -- The tables. All times are microseconds since 1970 by the server's clock; names, holders and
--- clients are bytes, so that they are whole and case counts. One statement a paragraph.
+-- clients are bytes, so that they are whole and case counts. One table a paragraph, one column a line.
 
+-- Its row is written last: without it the schema is not whole.
 CREATE TABLE IF NOT EXISTS lockfast_store (
   id TINYINT NOT NULL PRIMARY KEY,
   version INT NOT NULL,
   -- The earliest version of Lockfast that the procedures serve.
-  serves INT NOT NULL DEFAULT 0,
+  serves INT NOT NULL,
   -- No row that was deleted had a fence above it.
   floor BIGINT NOT NULL,
   -- Until when somebody wants events.
@@ -94,6 +95,3 @@ CREATE TABLE IF NOT EXISTS lockfast_values (
   until_us BIGINT,
   KEY lockfast_values_end (until_us)
 ) ENGINE = InnoDB;
-
-INSERT IGNORE INTO lockfast_store (id, version, floor, watched_us, swept_us, swept_name)
-VALUES (1, 0, 0, 0, 0, '');

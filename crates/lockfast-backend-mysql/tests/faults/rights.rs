@@ -71,6 +71,7 @@ async fn inner_procedures_do_nothing_alone() {
         format!(r#"lockfast_take_all('[["{NAME}","{id}",0,1000000,0,0,0]]', 1)"#),
         format!(r#"lockfast_give_all('[["{NAME}","{id}"]]', 1)"#),
         format!(r#"lockfast_renew_all('[["{NAME}","{id}",1000000,0]]')"#),
+        format!(r#"lockfast_why_lost('[["{NAME}","{id}"]]')"#),
         "lockfast_own('p', 'payroll')".to_owned(),
         "lockfast_wake('000000000001')".to_owned(),
         "lockfast_end()".to_owned(),

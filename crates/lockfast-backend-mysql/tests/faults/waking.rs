@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockfast::{Moment, WatchKind};
 use lockfast_faults::lateness::Lateness;
 
+use crate::kit::foreign::Session;
 use crate::kit::{
     bounded, connect, connections, eventually, hold, prepare, refusal, start_server, ttl,
 };
@@ -33,6 +34,19 @@ async fn nobody_may_wake() {
     guard.release().await.unwrap();
     let _next = bounded(waiter).await.unwrap();
     machine.check("to look", Duration::from_millis(1500), released, Moment::now());
+}
+
+/// B266, P7: a change is made before anybody is woken, so it is told as one where that fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_wakes_is_gone() {
+    let server = start_server();
+    let url = prepare(&server).await;
+    let (mut first, mut second) = (Session::open(&url, 1).await, Session::open(&url, 2).await);
+    assert!(first.take(NAME, 0, TTL, false).await.starts_with("G\t"));
+    assert!(second.take(NAME, -1, TTL, true).await.starts_with("W\t"));
+    server.sql("DROP PROCEDURE lockfast_wake");
+    assert_eq!(first.downgrade(NAME).await, "D");
+    assert_eq!(server.sql("SELECT COUNT(*) FROM lockfast_claims WHERE stage = 1"), "2");
 }
 
 /// P10: a waiter whose listening connection was killed is woken over the next.
