@@ -43,7 +43,7 @@ pub(crate) enum Origin {
     Settled,
 }
 
-/// A lock that more have at once is left to the leases of those who have it.
+/// A lock that more have at once is left to the leases of those who have it: each would cost a read.
 const DOUBTFUL_MAX: usize = 16;
 /// When the cluster is asked again that did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -201,8 +201,7 @@ impl Line {
     }
 
     /// Those who certainly have their turn for so long and may not know it, because their keys say nothing
-    /// of that: whether they were granted when their keys were made is to be asked now. Nobody is asked
-    /// about more than some.
+    /// of that: whether they were granted when their keys were made is to be asked now.
     pub(crate) fn take_doubtful(&mut self, now: Moment, age: Duration) -> Vec<Place> {
         if self.granted.len() > DOUBTFUL_MAX {
             return Vec::new();
@@ -427,11 +426,11 @@ mod tests {
             line.prove(3, start);
             assert_eq!(line.take_doubtful(start, age), []);
             let later = start + age;
-            let place = (2, b"a/2".to_vec());
-            assert_eq!(line.take_doubtful(later, age), [place.clone()]);
+            let places = [(2, b"a/2".to_vec())];
+            assert_eq!(line.take_doubtful(later, age), places);
             assert_eq!(line.take_doubtful(later, age), [], "it is asked");
-            assert_eq!(line.take_doubtful(later + ASK_AGAIN, age), [place.clone()], "again");
-            line.tell_origin(&place, false);
+            assert_eq!(line.take_doubtful(later + ASK_AGAIN, age), places, "again");
+            line.tell_origin(&places[0], false);
             assert_eq!(unconfirmed(&line), [Some(start)]);
             assert_eq!(line.take_doubtful(later + ASK_AGAIN * 2, age), [], "it is known");
             let written = 9;
