@@ -231,7 +231,7 @@ impl Store {
         let (seen, is_whole) = match created.seen {
             Some(seen) if seen.count <= seen.kvs.len() as i64 => (Ok(seen), true),
             Some(seen) if request.wait.is_open() => (Ok(seen), false),
-            _ => (self.read_line(&request.name).await, true),
+            _ => self.look_back(claim).await,
         };
         let line = seen.and_then(|seen| self.read_claims(&request.name, &seen));
         let line = match line.map_err(Rejected::from).and_then(|line| {
@@ -265,6 +265,18 @@ impl Store {
         self.stand_in_line(request, claim).await?;
         self.recheck(claim);
         Ok(Entered::Waiting)
+    }
+
+    /// The line as it was when the key of a claim was made, and whether it is that. One that is granted
+    /// only by now has to confirm that, or whoever waits behind it gives it up.
+    async fn look_back(&self, claim: &Claim) -> (Result<RangeResponse, Failure>, bool) {
+        match self.read_line_at(&claim.name, claim.revision).await {
+            // It is not remembered any more.
+            Err(failure) if failure.kind() == ErrorKind::Internal => {
+                (self.read_line(&claim.name).await, false)
+            }
+            seen => (seen, true),
+        }
     }
 
     /// A claim that is of another use than those ahead of it goes. Not all of them may have been known

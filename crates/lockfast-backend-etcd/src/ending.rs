@@ -223,7 +223,8 @@ impl Store {
 /// turn later than it seemed, because news of somebody ahead of it was lost.
 fn find_hung(line: &Line, now: Moment, is_ours: impl Fn(&[u8]) -> bool) -> Option<Vec<Entry>> {
     let is_late = |entry: &Entry| {
-        entry.is_sure && entry.unconfirmed.is_some_and(|since| now.since(since) > CONFIRM_MAX)
+        entry.sure.is_some()
+            && entry.unconfirmed.is_some_and(|since| now.since(since) > CONFIRM_MAX)
     };
     let is_hung = |entry: &&Entry| is_late(entry) && !is_ours(&entry.key) && entry.holder.is_some();
     let hung = line.granted().find(is_hung)?;
@@ -255,6 +256,7 @@ mod tests {
     use lockfast_core::ClientId;
 
     use super::*;
+    use crate::line::Origin;
 
     /// A claim that hangs on a lease: those of one process have one in common.
     fn entry(revision: i64, mode: Mode, lease: i64) -> Entry {
@@ -269,7 +271,8 @@ mod tests {
             mode,
             record: Some(record),
             unconfirmed: None,
-            is_sure: false,
+            sure: None,
+            origin: Origin::Unknown,
         }
     }
 

@@ -23,6 +23,7 @@ mod key;
 mod line;
 mod link;
 mod observer;
+mod origin;
 mod pulse;
 mod record;
 mod renew;

@@ -27,9 +27,26 @@ pub(crate) struct Entry {
     pub(crate) record: Option<Record>,
     /// When it was seen to get its turn, while its holder has not confirmed that.
     pub(crate) unconfirmed: Option<Moment>,
-    /// Whether it certainly had its turn then: nobody ahead of it can have been missing.
-    pub(crate) is_sure: bool,
+    /// Since when it certainly has its turn: nobody ahead of it can be missing.
+    pub(crate) sure: Option<Moment>,
+    pub(crate) origin: Origin,
 }
+
+/// What is known of whether a claim was granted when its key was made. Its holder knows that it has the
+/// lock if it was; otherwise it was behind somebody then, and has to hear that its turn came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Unknown,
+    /// The cluster was asked at this moment.
+    Asked(Moment),
+    /// It was, or nobody can tell.
+    Settled,
+}
+
+/// A lock that more have at once is left to the leases of those who have it: each would cost a read.
+const DOUBTFUL_MAX: usize = 16;
+/// When the cluster is asked again that did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Which claim it is: the revision at which its key was made, and the key. One that is made anew has
 /// the same key, and another place.
@@ -70,8 +87,15 @@ impl Entry {
             mode: record.as_ref().map_or(Mode::Exclusive, |record| record.mode),
             record,
             unconfirmed: None,
-            is_sure: false,
+            sure: None,
+            origin: Origin::Unknown,
         })
+    }
+
+    /// Whether its key says what it said when it was made, and not that it waits: its holder has the lock,
+    /// or has not heard yet that it does not.
+    fn is_as_made(&self) -> bool {
+        self.written == self.revision && self.record.is_some() && !self.is_waiting()
     }
 
     /// Whether its holder does not wait.
@@ -107,8 +131,8 @@ impl Line {
         let place = (entry.revision, entry.key.clone());
         if let Some(known) = self.granted.get_mut(&place).or(self.waiting.get_mut(&place)) {
             let unconfirmed = known.unconfirmed.filter(|_| entry.is_waiting());
-            let is_sure = known.is_sure;
-            *known = Entry { unconfirmed, is_sure, mode: known.mode, ..entry };
+            let (sure, origin) = (known.sure, known.origin);
+            *known = Entry { unconfirmed, sure, origin, mode: known.mode, ..entry };
             return Vec::new();
         }
         self.places.insert(entry.key.clone(), entry.revision);
@@ -117,6 +141,7 @@ impl Line {
         if let Some(entry) = self.granted.get_mut(&place) {
             // It was the first when it was made, and knows.
             entry.unconfirmed = entry.unconfirmed.filter(|_| entry.is_waiting());
+            entry.origin = Origin::Settled;
         }
         granted
     }
@@ -162,8 +187,9 @@ impl Line {
         self.whole = at.max(self.whole);
         self.left.clear();
         let whole = self.whole;
-        for entry in self.granted.values_mut().filter(|it| !it.is_sure && it.revision <= whole) {
-            entry.is_sure = true;
+        let is_new = |entry: &&mut Entry| entry.sure.is_none() && entry.revision <= whole;
+        for entry in self.granted.values_mut().filter(is_new) {
+            entry.sure = Some(now);
             entry.unconfirmed = entry.is_waiting().then_some(now);
         }
     }
@@ -171,7 +197,39 @@ impl Line {
     /// Whether somebody has its turn as far as is known for so long, and that is not certain.
     pub(crate) fn has_unsure_turn(&self, now: Moment, age: Duration) -> bool {
         let is_old = |entry: &Entry| entry.unconfirmed.is_some_and(|it| now.since(it) > age);
-        self.granted.values().any(|entry| !entry.is_sure && is_old(entry))
+        self.granted.values().any(|entry| entry.sure.is_none() && is_old(entry))
+    }
+
+    /// Those who certainly have their turn for so long and may not know it, because their keys say nothing
+    /// of that: whether they were granted when their keys were made is to be asked now.
+    pub(crate) fn take_doubtful(&mut self, now: Moment, age: Duration) -> Vec<Place> {
+        if self.granted.len() > DOUBTFUL_MAX {
+            return Vec::new();
+        }
+        let is_due = |entry: &Entry| match entry.origin {
+            Origin::Unknown => entry.sure.is_some_and(|since| now.since(since) >= age),
+            Origin::Asked(at) => now.since(at) >= ASK_AGAIN,
+            Origin::Settled => false,
+        };
+        let mut taken = Vec::new();
+        for (place, entry) in &mut self.granted {
+            let is_ours = entry.holder.is_some();
+            if is_ours && entry.unconfirmed.is_none() && entry.is_as_made() && is_due(entry) {
+                entry.origin = Origin::Asked(now);
+                taken.push(place.clone());
+            }
+        }
+        taken
+    }
+
+    /// Whether a claim was granted when its key was made is known now. One that was not, and whose key was
+    /// not written since, has not confirmed its turn.
+    pub(crate) fn tell_origin(&mut self, place: &Place, was_granted: bool) {
+        let Some(entry) = self.granted.get_mut(place) else { return };
+        entry.origin = Origin::Settled;
+        if !was_granted && entry.is_as_made() {
+            entry.unconfirmed = entry.sure;
+        }
     }
 
     /// Lets everybody have the lock whose rule holds, in order. The first who has to wait ends
@@ -184,7 +242,8 @@ impl Line {
             }
             let (place, mut entry) = first.remove_entry();
             self.ahead.count(entry.mode);
-            (entry.unconfirmed, entry.is_sure) = (now, entry.revision <= self.whole);
+            let is_sure = entry.revision <= self.whole;
+            (entry.unconfirmed, entry.sure) = (now, now.filter(|_| is_sure));
             granted.push(place.clone());
             self.granted.insert(place, entry);
         }
@@ -250,8 +309,9 @@ mod tests {
         let key = format!("a/{revision:x}").into_bytes();
         let written = revision;
         let record = Some(record);
-        let (unconfirmed, is_sure) = (None, false);
-        Entry { key, revision, written, lease: 7, holder: None, mode, record, unconfirmed, is_sure }
+        let holder = Some(HolderId::from_bytes([7; 16]));
+        let (unconfirmed, sure, origin) = (None, None, Origin::Unknown);
+        Entry { key, revision, written, lease: 7, holder, mode, record, unconfirmed, sure, origin }
     }
 
     fn revisions<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<i64> {
@@ -352,6 +412,44 @@ mod tests {
             let unconfirmed = line.granted().map(|entry| entry.unconfirmed).collect::<Vec<_>>();
             assert_eq!(unconfirmed, [(state == State::Waiting).then_some(now)]);
         }
+    }
+
+    /// B283: a claim whose process died before it heard that it has to wait says that it is held, as one
+    /// does that was the first.
+    #[test]
+    fn who_never_heard_that_it_has_to_wait_does_not_confirm_its_turn() {
+        let (start, age) = (Moment::now(), Duration::from_secs(1));
+        let unconfirmed =
+            |line: &Line| line.granted().map(|entry| entry.unconfirmed).collect::<Vec<_>>();
+        for state in [State::Held, State::Trying] {
+            let mut line = Line::of([entry(2, Mode::Exclusive, state)]);
+            line.prove(3, start);
+            assert_eq!(line.take_doubtful(start, age), []);
+            let later = start + age;
+            let places = [(2, b"a/2".to_vec())];
+            assert_eq!(line.take_doubtful(later, age), places);
+            assert_eq!(line.take_doubtful(later, age), [], "it is asked");
+            assert_eq!(line.take_doubtful(later + ASK_AGAIN, age), places, "again");
+            line.tell_origin(&places[0], false);
+            assert_eq!(unconfirmed(&line), [Some(start)]);
+            assert_eq!(line.take_doubtful(later + ASK_AGAIN * 2, age), [], "it is known");
+            let written = 9;
+            line.put(Entry { written, ..entry(2, Mode::Exclusive, State::Held) }, later);
+            assert_eq!(unconfirmed(&line), [None], "it says so now");
+        }
+        let mut line = Line::of([entry(2, Mode::Exclusive, State::Held)]);
+        line.prove(3, start);
+        let asked = line.take_doubtful(start + age, age);
+        line.tell_origin(&asked[0], true);
+        assert_eq!(unconfirmed(&line), [None], "it was the first");
+        let written = 9;
+        let mut line = Line::of([Entry { written, ..entry(2, Mode::Exclusive, State::Held) }]);
+        line.prove(9, start);
+        assert_eq!(line.take_doubtful(start + age, age), [], "it was written since");
+        let mut line = Line::default();
+        line.put(entry(2, Mode::Exclusive, State::Held), start);
+        line.prove(3, start);
+        assert_eq!(line.take_doubtful(start + age, age), [], "it was seen to come first");
     }
 
     #[test]

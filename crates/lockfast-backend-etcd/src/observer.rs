@@ -16,7 +16,8 @@ use crate::record::{Record, State};
 use crate::store::Store;
 use crate::watches::{Subject, View};
 use crate::wire::{
-    Event, EventType, KeyValue, RangeResponse, Stream, WatchOp, WatchRequest, WatchResponse,
+    Event, EventType, KeyValue, RangeRequest, RangeResponse, Stream, WatchOp, WatchRequest,
+    WatchResponse,
 };
 
 const PAUSE: Duration = Duration::from_millis(100);
@@ -216,6 +217,16 @@ impl Store {
     pub(crate) async fn read_line(&self, name: &LockName) -> Result<RangeResponse, Failure> {
         let span = self.space.span_of(name);
         self.link.range(range(&span, 0)).await
+    }
+
+    /// All keys of a lock as they were at a revision.
+    pub(crate) async fn read_line_at(
+        &self,
+        name: &LockName,
+        revision: i64,
+    ) -> Result<RangeResponse, Failure> {
+        let span = self.space.span_of(name);
+        self.link.range(RangeRequest { revision, ..range(&span, 0) }).await
     }
 
     /// What a line was like at a revision; what came since is in its events.

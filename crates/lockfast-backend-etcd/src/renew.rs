@@ -305,10 +305,11 @@ impl Store {
     }
 }
 
-/// Whether a claim hangs on a lease that lasts as long as is asked for, and goes on.
+/// Whether a claim hangs on a lease that lasts as long as is asked for, and goes on. A lock that outlives
+/// this process may have been put under another one by whoever else prolonged it.
 fn has_right_lease(claim: &Claim, request: &RenewRequest) -> bool {
     let wanted = class_of(lasting(request.ttl, request.lock_delay), claim.is_detached);
-    claim.session.class == wanted && !claim.session.is_closing()
+    claim.session.class == wanted && !claim.session.is_closing() && !claim.is_detached
 }
 
 #[cfg(test)]

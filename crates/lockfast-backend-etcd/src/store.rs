@@ -128,6 +128,7 @@ impl Store {
             self.check_lines(now);
             self.end_idle_sessions(now);
             self.end_due(now);
+            self.ask_origins(now);
             self.evict(now);
         }
     }

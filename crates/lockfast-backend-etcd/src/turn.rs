@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::gate::Entering;
 use crate::line::Entry;
 use crate::record::State;
+use crate::session::Class;
 use crate::store::Store;
 use crate::wire::RangeRequest;
 
@@ -144,8 +145,12 @@ impl Store {
 
     /// From when until when a claim that got its turn at a revision has the lock before that is
     /// confirmed: nobody gives its holder up before that, and its lease does not end. `None` when too
-    /// little of that is left.
+    /// little of that is left, and for a claim that hangs on the lease of its ttl already: renewals would
+    /// leave its key as it is, which confirms nothing.
     fn brief_of(&self, claim: &Claim, happened: Option<i64>) -> Option<(Moment, Moment)> {
+        if claim.session.class != Class::Waiting {
+            return None;
+        }
         let from = self.pulses.before(happened?)?;
         let lease = claim.session.from() + claim.session.ttl.mul_f64(SAFE_SHARE);
         let until = lease.earlier_of(from + BRIEF);

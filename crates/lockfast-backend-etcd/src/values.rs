@@ -199,15 +199,11 @@ impl Store {
             Expected::Nothing => 0,
             Expected::Version(version) => revision_of(version),
         };
-        let mut is_doubtful = false;
         loop {
-            let kv = match self.try_write(&put, revision).await? {
+            let (kv, is_doubtful) = match self.try_write(&put, revision).await? {
                 Step::NoLease => return Ok(None),
                 Step::Written(at) => return Ok(Some((written(at), lease))),
-                Step::Found { kv, is_doubtful: is_now } => {
-                    is_doubtful |= is_now;
-                    kv
-                }
+                Step::Found { kv, is_doubtful } => (kv, is_doubtful),
             };
             let stored = kv.as_ref().map(Stored::of).transpose()?;
             if let (Some(stored), Some(kv)) = (&stored, &kv)
@@ -215,11 +211,13 @@ impl Store {
             {
                 return Ok(Some((written(kv.mod_revision), kv.lease)));
             }
+            // What is there now was written since, or was there before and never seen: also where it says
+            // that there is nothing, what was removed may be what the first try wrote.
+            if is_doubtful {
+                return Err(failure::of_doubtful_write());
+            }
             let is_nothing = stored.is_none_or(|stored| stored.bytes.is_none());
             if request.expected != Expected::Nothing || !is_nothing {
-                if is_doubtful {
-                    return Err(failure::of_doubtful_write());
-                }
                 let there = self.value_of(kv.as_ref()).await?;
                 return Ok(Some((WriteOutcome::Conflict(there), 0)));
             }

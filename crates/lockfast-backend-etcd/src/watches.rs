@@ -164,11 +164,20 @@ impl Watches {
     }
 
     /// Looks at all lines that are known.
-    pub(crate) fn for_each_line(&self, mut look: impl FnMut(&LockName, &Line)) {
-        for (name, watched) in &lock(&self.subjects).lines {
-            if let View::Open { line, .. } = &watched.view {
+    pub(crate) fn for_each_line(&self, mut look: impl FnMut(&LockName, &mut Line)) {
+        for (name, watched) in &mut lock(&self.subjects).lines {
+            if let View::Open { line, .. } = &mut watched.view {
                 look(name, line);
             }
+        }
+    }
+
+    /// See [`Line::tell_origin`].
+    pub(crate) fn tell_origin(&self, name: &LockName, place: &Place, was_granted: bool) {
+        if let Some(watched) = lock(&self.subjects).lines.get_mut(name)
+            && let View::Open { line, .. } = &mut watched.view
+        {
+            line.tell_origin(place, was_granted);
         }
     }
 

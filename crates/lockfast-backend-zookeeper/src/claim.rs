@@ -396,7 +396,8 @@ impl Worker {
     async fn refuse_as_taken(&self, place: &Place, line: &Line) -> Turn {
         let claim = &self.claim;
         let waited = Moment::now().since(claim.state().started);
-        let is_counted = line.position(place.node()).is_some();
+        let own = line.position(place.node()).map(|at| &line.claims[at]);
+        let is_counted = own.is_some_and(|claim| !claim.is_trying());
         let answer = match inspect::view(&place.session, &claim.name, line).await {
             Ok(mut lock) => {
                 // Everybody who waits, but not this one.

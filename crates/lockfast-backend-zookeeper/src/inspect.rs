@@ -108,7 +108,7 @@ pub(crate) async fn view(
     line: &Line,
 ) -> Result<LockView, Failure> {
     let held = line.holders();
-    let waiting = line.claims.len() - held;
+    let waiting = line.waiting();
     let found = read_holders(session, name, &line.claims[..held]).await?;
     let holders = found.into_iter().map(|(_, view)| view).collect();
     Ok(LockView::new(name.clone(), holders, waiting))

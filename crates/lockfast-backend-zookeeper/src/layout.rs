@@ -21,6 +21,10 @@ const MARKS: [(&str, Mode); 5] = [
     ("lock-", Mode::Exclusive),
 ];
 const PERMIT: &str = "-permit-";
+/// What the id of a claim ends with whose holder does not wait. Other programs take it for a part of the id.
+const TRYING: &str = "-try";
+/// The bytes of an id before that: those of the session and of the holder, and a hyphen between.
+const ID_BYTES: usize = 49;
 /// Servers count the children that a node had in 31 bits, and then give the same number again and
 /// again. No claim has a number from here on: there is room for those that are on their way.
 const NUMBERS_END: i32 = i32::MAX - (1 << 20);
@@ -78,8 +82,10 @@ pub(crate) fn claim_prefix(
     holder: HolderId,
     mode: Mode,
     exclusive: Exclusive,
+    is_trying: bool,
 ) -> String {
-    let id = format!("{PREFIX}{session:016x}-{}", holder.to_hex());
+    let end = if is_trying { TRYING } else { "" };
+    let id = format!("{PREFIX}{session:016x}-{}{end}", holder.to_hex());
     match (mode, exclusive) {
         (Mode::Exclusive, Exclusive::Mutex) => format!("{id}-lock-"),
         (Mode::Exclusive, Exclusive::Writer) => format!("{id}-__WRIT__"),
@@ -117,10 +123,17 @@ impl Contender {
     pub(crate) fn is_ours(&self) -> bool {
         let Some(id) = self.node.strip_prefix(PREFIX) else { return false };
         let bytes = id.as_bytes();
-        bytes.len() > 50
+        bytes.len() > ID_BYTES + 1
             && bytes[16] == b'-'
-            && bytes[49] == b'-'
-            && bytes[..16].iter().chain(&bytes[17..49]).all(u8::is_ascii_hexdigit)
+            && bytes[ID_BYTES] == b'-'
+            && bytes[..16].iter().chain(&bytes[17..ID_BYTES]).all(u8::is_ascii_hexdigit)
+    }
+
+    /// Whether its holder does not wait.
+    pub(crate) fn is_trying(&self) -> bool {
+        let end = PREFIX.len() + ID_BYTES;
+        self.is_ours()
+            && self.node[end..].strip_prefix(TRYING).is_some_and(|rest| rest.starts_with('-'))
     }
 }
 
@@ -227,6 +240,12 @@ impl Line {
     /// Whether one that came now would have the lock.
     pub(crate) fn admits(&self, mode: Mode) -> bool {
         queue::standing(&self.modes, mode) == Standing::Granted
+    }
+
+    /// How many wait. Those who do not wait have a claim as well, until they have seen that they are
+    /// refused.
+    pub(crate) fn waiting(&self) -> usize {
+        self.claims[self.holders()..].iter().filter(|claim| !claim.is_trying()).count()
     }
 
     /// How many have the lock.

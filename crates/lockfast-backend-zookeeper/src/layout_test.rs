@@ -62,14 +62,38 @@ fn our_own_claims_are_known() {
     let holder = HolderId::random(ClientId::random().unwrap()).unwrap();
     for mode in [Mode::Exclusive, Mode::Shared, Mode::permit(12).unwrap()] {
         for exclusive in [Exclusive::Mutex, Exclusive::Writer] {
-            let prefix = claim_prefix(-2, holder, mode, exclusive);
-            assert!(prefix.starts_with("_c_fffffffffffffffe-"), "{prefix}");
-            let claim = Contender::read(format!("{prefix}0000000003")).unwrap();
-            assert_eq!((claim.mode, claim.sequence), (mode, 3));
-            assert!(claim.is_ours() && claim.is_of(holder));
-            assert!(!claim.is_of(HolderId::from_bytes([0; 16])));
+            for is_trying in [false, true] {
+                let prefix = claim_prefix(-2, holder, mode, exclusive, is_trying);
+                assert!(prefix.starts_with("_c_fffffffffffffffe-"), "{prefix}");
+                let claim = Contender::read(format!("{prefix}0000000003")).unwrap();
+                assert_eq!((claim.mode, claim.sequence), (mode, 3));
+                assert!(claim.is_ours() && claim.is_of(holder));
+                assert!(!claim.is_of(HolderId::from_bytes([0; 16])));
+                assert_eq!(claim.is_trying(), is_trying, "{prefix}");
+            }
         }
     }
+}
+
+/// B286
+#[test]
+fn who_only_tries_is_not_waiting() {
+    let holder = HolderId::random(ClientId::random().unwrap()).unwrap();
+    let tries = [true, true, false, true, false];
+    let nodes = tries.into_iter().zip(1..).map(|(is_trying, number)| {
+        let mode = Mode::Exclusive;
+        let prefix = claim_prefix(7, holder, mode, Exclusive::Mutex, is_trying);
+        format!("{prefix}{number:010}")
+    });
+    let line = Line::read(nodes.collect());
+    assert_eq!((line.holders(), line.waiting()), (1, 2));
+    let others = line_of_others();
+    assert_eq!((others.holders(), others.waiting()), (1, 3), "of other programs all do");
+}
+
+fn line_of_others() -> Line {
+    let ids = ["_c_x-lock-", "_c_x-try-lock-", "__lock__", "lock-"];
+    Line::read(ids.into_iter().zip(1..).map(|(id, at)| format!("{id}{at:010}")).collect())
 }
 
 /// A line of exclusive (`x`), shared (`s`) and permit (a digit) claims.

@@ -2,7 +2,7 @@
 //! removed leaves its node, with what says so, because the data versions of a node that is made anew
 //! begin again.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockfast_core::error::quote;
@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::failure::{self, Failure, Fate, code};
 use crate::layout::{VALUES, value_path};
-use crate::store::Store;
+use crate::store::{Store, lock};
 use crate::wire::{NodeKind, Session, Stat};
 
 /// Until it is asked again.
@@ -61,6 +61,8 @@ struct Write {
     id: [u8; 16],
     data: Vec<u8>,
     is_removal: bool,
+    /// The change that says that the value was removed, over which it is to be written.
+    removed: Mutex<Option<i32>>,
 }
 
 impl Write {
@@ -75,6 +77,7 @@ impl Write {
             id: request.id,
             data: Stored { id: request.id, bytes }.write(),
             is_removal: bytes.is_none(),
+            removed: Mutex::default(),
         }
     }
 
@@ -108,15 +111,20 @@ impl Write {
                 return Ok(self.written(&found.stat));
             }
             let is_nothing = stored.is_none_or(|stored| stored.bytes.is_none());
-            if self.expected != Expected::Nothing || !is_nothing {
-                if again {
-                    return Err(failure::of_doubtful_write());
-                }
+            let is_conflict = self.expected != Expected::Nothing || !is_nothing;
+            // What was removed since the first try may be what that wrote.
+            let change = found.as_ref().map(|found| found.stat.version);
+            let is_new = change.is_some() && change != *lock(&self.removed);
+            if again && (is_conflict || is_new) {
+                return Err(failure::of_doubtful_write());
+            }
+            if is_conflict {
                 let there = found.map_or(Ok(None), |found| found.value(&self.path))?;
                 return Ok(WriteOutcome::Conflict(there));
             }
             // Somebody has removed it, or deleted even its node.
-            over = found.map(|found| found.stat.version);
+            *lock(&self.removed) = change;
+            over = change;
         }
     }
 }

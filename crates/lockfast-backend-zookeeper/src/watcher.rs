@@ -200,12 +200,12 @@ impl Watcher {
         let found = found.unwrap_or_default();
         let label = found.label.clone();
         let seen = self.locks.entry(name.clone()).or_default();
-        let node = claim.node.clone();
+        let (node, is_quiet) = (claim.node.clone(), claim.is_trying());
         seen.claims.insert(node.clone(), found);
         seen.line.insert(claim);
         self.settle(name);
         let is_granted = self.locks.get(name).and_then(|seen| seen.claims.get(&node));
-        if is_granted.is_some_and(|claim| !claim.is_granted) {
+        if !is_quiet && is_granted.is_some_and(|claim| !claim.is_granted) {
             self.tell(name, WatchKind::Queued, None, label);
         }
         Ok(())
@@ -222,7 +222,9 @@ impl Watcher {
             (true, false) => kind,
         };
         let fence = gone.fence.filter(|_| gone.is_granted);
-        self.tell(name, kind, fence, gone.label);
+        if gone.is_granted || !claim.is_trying() {
+            self.tell(name, kind, fence, gone.label);
+        }
         self.settle(name);
         if is_free {
             self.locks.remove(name);

@@ -26,6 +26,10 @@ pub const TTL: Duration = Duration::from_secs(3);
 pub const SLACK: Duration = Duration::from_secs(1);
 /// How long those who hang or are dead may delay the others.
 const HUNG_MAX: Duration = Duration::from_secs(2);
+/// A lease that lasts much longer than anybody is delayed.
+const TTL_LONG: Duration = Duration::from_secs(30);
+/// How long everything takes on a way on which somebody dies before an answer comes.
+const SLOW: Duration = Duration::from_millis(200);
 /// How much later than its deadline a loss may be told.
 pub const TOLD_MAX: Duration = Duration::from_millis(200);
 
@@ -40,6 +44,22 @@ pub struct Way {
     pub near: Locker,
     /// How long leases are: [`TTL`] unless set otherwise.
     pub span: Duration,
+}
+
+/// When others begin to wait behind somebody who dies as it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Before it comes: they see it come.
+    Before,
+    /// After that, before its turn.
+    BeforeItsTurn,
+    /// After its turn has come.
+    AfterItsTurn,
+}
+
+impl Arrival {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Before, Self::BeforeItsTurn, Self::AfterItsTurn];
 }
 
 /// A lease that was lost to a cut, and who came after it.
@@ -251,6 +271,48 @@ impl Way {
         machine.check(&format!("to pass over {count}"), HUNG_MAX, released, granted);
         release(next).await;
         hung.iter().for_each(JoinHandle::abort);
+    }
+
+    /// P9: a process that dies as soon as it stands in line, before it knows of it, may hang on a lease
+    /// of its ttl. It does not delay others for as long: it never says that it has its turn.
+    ///
+    /// # Cancel safety
+    /// The way stays as it is.
+    pub async fn pass_over_who_dies_as_it_comes(&self, arrival: Arrival) {
+        let options = || ttl(TTL_LONG).wait(TIME_MAX);
+        // Whatever is prepared on first use is there before the way becomes slow.
+        release(hold(&self.far, "another", options()).await).await;
+        let guard = hold(&self.near, NAME, options()).await;
+        let early = match arrival {
+            Arrival::Before => Some(queue_for(&self.near, NAME, options()).await),
+            _ => None,
+        };
+        let name = guard.name().clone();
+        let are_waiting = async |count| {
+            let reached = async || self.near.inspect(&name).await.unwrap().waiting == count;
+            eventually("they stand in line", TIME_MAX, reached).await;
+        };
+        self.proxy.set(Link::Delay(SLOW));
+        let far = self.far.clone();
+        let dying =
+            tokio::spawn(async move { hold(&far, NAME, ttl(TTL_LONG).wait(TIME_MAX)).await });
+        are_waiting(1 + usize::from(early.is_some())).await;
+        self.proxy.set(Link::HalfOpen);
+        dying.abort();
+        let waiter = match arrival {
+            Arrival::AfterItsTurn => None,
+            _ => Some(queue_for(&self.near, NAME, options()).await),
+        };
+        early.iter().for_each(JoinHandle::abort);
+        are_waiting(1 + usize::from(waiter.is_some())).await;
+        let (machine, released) = (Lateness::watch(), Moment::now());
+        release(guard).await;
+        let near = self.near.clone();
+        let come = async move { hold(&near, NAME, ttl(TTL_LONG).wait(TIME_MAX)).await };
+        let waiter = waiter.unwrap_or_else(|| tokio::spawn(come));
+        let (next, granted) = (bounded(waiter).await.unwrap(), Moment::now());
+        machine.check("to pass over it", HUNG_MAX, released, granted);
+        release(next).await;
     }
 
     /// P7, P15: a writer becomes a reader, and the reply is lost. It is asked again and has been done:

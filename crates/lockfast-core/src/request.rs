@@ -70,6 +70,15 @@ impl Wait {
         }
     }
 
+    /// How long somebody has waited by now who asked at `start`. Who does not wait has waited no time,
+    /// however long the store took to answer.
+    pub fn waited(self, start: Moment, now: Moment) -> Duration {
+        match self {
+            Self::No => Duration::ZERO,
+            Self::Until(_) | Self::Forever => now.since(start),
+        }
+    }
+
     /// Whether there is time left to wait.
     pub fn is_open(self) -> bool {
         match self {

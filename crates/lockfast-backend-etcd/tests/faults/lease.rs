@@ -43,6 +43,38 @@ async fn the_lease_is_revoked_at(server: Home) {
     hold(&first, "another", ttl(TTL)).await.release().await.unwrap();
 }
 
+/// B287, P1: a lease that nobody keeps alive is prolonged by whoever took it and by somebody else in turn:
+/// it lasts as long as the last of them is told.
+/// The user sees: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_prolong_one_lease() {
+    const SHORT: Duration = Duration::from_secs(10);
+    let server = Home::alone();
+    let (first, second) = (connect(&server.url()).await, connect(&server.url()).await);
+    let mutex = first.mutex(NAME).unwrap().with_options(ttl(SHORT));
+    let lease = mutex.acquire_detached().await.unwrap();
+    let of_first = server.leases();
+    second.renew_detached(NAME, lease.holder, SHORT).await.unwrap();
+    let is_new = |lease: &String| !of_first.contains(lease);
+    let of_second = server.leases().into_iter().find(is_new).unwrap();
+    tokio::time::sleep(SHORT * 2 / 5).await;
+    let deadline = first.renew_detached(NAME, lease.holder, SHORT).await.unwrap();
+    eventually("that of the second has ended", TIME_MAX, async || {
+        !server.leases().contains(&of_second)
+    })
+    .await;
+    assert!(!deadline.has_passed(Moment::now()), "the machine is too slow");
+    refusal(&second, NAME).await;
+    // That of the first has ended by now, and it is asked once more.
+    second.renew_detached(NAME, lease.holder, SHORT * 2).await.unwrap();
+    eventually("it hangs on that of the second", TIME_MAX, async || {
+        deadline.has_passed(Moment::now())
+    })
+    .await;
+    first.renew_detached(NAME, lease.holder, SHORT).await.unwrap();
+    first.release_detached(NAME, lease.holder).await.unwrap();
+}
+
 /// P1, P4, P10 (B89): somebody revokes the lease of a process's waiting claims when one is about to
 /// be put under it: it stands in line once, with its own fence, and keeps what it is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lockfast::Locker;
+use lockfast::{Attempt, Locker};
 use tokio::task::JoinHandle;
 
 use crate::kit::sieve::Sieve;
@@ -14,6 +14,7 @@ const TTL: Duration = Duration::from_secs(60);
 /// What a claim says of itself.
 const HELD: &str = "state=held";
 const WAITING: &str = "state=waiting";
+const TRYING: &str = "state=trying";
 /// Longer than the leases of those who wait last, and much shorter than the others.
 const WAITING_SECONDS_MAX: i64 = 10;
 
@@ -155,6 +156,63 @@ async fn a_claim_was_given_up_when_it_is_moved() {
     assert!(next.fence().get().cast_signed() > made, "the key of the first claim is there");
     assert_eq!(scene.server.keys(&format!("{NAME}/")).len(), 1);
     other.abort();
+}
+
+/// B285, P1: a claim is put back under the lease of its ttl, because the put that lets it wait is not answered,
+/// and has its turn before it is put anywhere else. It confirms that: nobody gives it up while it has the
+/// lock.
+/// The user sees: nothing but the delay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_under_the_lease_of_the_ttl_is_confirmed() {
+    // Longer than it takes others to give up who hangs.
+    const GIVEN_UP: Duration = Duration::from_millis(2500);
+    let server = Etcd::start();
+    let sieve = Sieve::start(server.address()).await;
+    let url = format!("{}?request_timeout=2s", url_at(sieve.address));
+    let (near, far) = (connect(&server.url()).await, connect(&url).await);
+    let guard = hold(&near, NAME, ttl(TTL)).await;
+    let options = || ttl(TTL).wait(TIME_MAX).retries(10);
+    let waits = sieve.keep_request(WAITING);
+    let waiter = tokio::spawn(async move { hold(&far, NAME, options()).await });
+    eventually("it is about to wait", TIME_MAX, async || waits.is_kept()).await;
+    let back = sieve.keep_answer(HELD);
+    let behind = queue_for(&near, NAME, options()).await;
+    eventually("it was put back", TIME_MAX, async || back.is_kept()).await;
+    bounded(guard.release()).await.unwrap();
+    back.let_go().await;
+    let next = bounded(waiter).await.unwrap();
+    tokio::time::sleep(GIVEN_UP).await;
+    assert!(!behind.is_finished() && next.check().is_ok(), "two have the lock");
+    bounded(next.release()).await.unwrap();
+    bounded(bounded(behind).await.unwrap().release()).await.unwrap();
+}
+
+/// B284, P1: somebody tries to take a lock with more keys than are told with the answer, and the lock becomes
+/// free before it has read the others: it does not have it, because its key does not confirm that, and
+/// whoever waits behind it would give it up.
+/// The user sees: a refusal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_tries_has_a_lock_only_as_it_was_when_it_came() {
+    const OTHERS: usize = 20;
+    let server = Etcd::start();
+    let sieve = Sieve::start(server.address()).await;
+    let (near, far) = (connect(&server.url()).await, connect(&url_at(sieve.address)).await);
+    let guard = hold(&near, NAME, ttl(TTL)).await;
+    let mut others = Vec::new();
+    for number in 0..OTHERS {
+        others.push(hold(&near, &format!("{NAME}/{number}"), ttl(TTL)).await);
+    }
+    let made = sieve.keep_answer(TRYING);
+    let mutex = far.mutex(NAME).unwrap().with_options(ttl(TTL));
+    let trying = tokio::spawn(async move { mutex.try_acquire().await });
+    eventually("its key is made", TIME_MAX, async || made.is_kept()).await;
+    let behind = queue_for(&near, NAME, ttl(TTL).wait(TIME_MAX)).await;
+    bounded(guard.release()).await.unwrap();
+    made.let_go().await;
+    let tried = bounded(trying).await.unwrap().unwrap();
+    let next = bounded(behind).await.unwrap();
+    assert!(matches!(tried, Attempt::Taken(_)), "two have the lock");
+    bounded(next.release()).await.unwrap();
 }
 
 /// B207: the answer to the grant of a lease is lost: it is ended, and not left for its whole time.

@@ -138,7 +138,9 @@ impl Worker {
 
     fn prefix(&self, session: &Session) -> String {
         let claim = &self.claim;
-        claim_prefix(session.id, claim.holder, claim.mode, self.store.config().exclusive)
+        let is_trying = !claim.state().wait.is_open();
+        let exclusive = self.store.config().exclusive;
+        claim_prefix(session.id, claim.holder, claim.mode, exclusive, is_trying)
     }
 
     /// Makes the node of the lock. The server deletes it some time after its last claim.

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use lockfast::{LossCause, Moment};
+use lockfast::LossCause;
+use lockfast_conformance::way::Arrival;
 use lockfast_faults::proxy::{Link, Proxy};
 
-use crate::kit::{
-    Setup, TIME_MAX, ZooKeeper, bounded, claims, connect, eventually, hold, loss, queue_for,
-    stories, ttl, url_at,
-};
+use crate::kit::{Setup, TIME_MAX, ZooKeeper, connect, hold, loss, stories, ttl, url_at};
 
 const NAME: &str = "nightly";
 const MANY: usize = 10_000;
@@ -41,26 +39,10 @@ async fn a_lease_that_is_made_shorter_ends_sooner() {
 /// by the short session of those who wait, and not by its ttl.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_that_dies_as_it_comes_delays_nobody() {
-    const TTL: Duration = Duration::from_secs(30);
-    const DELAY_MAX: Duration = Duration::from_secs(2);
-    let server = Setup::new().line("maxSessionTimeout=40000").start();
-    let proxy = Proxy::start(server.address()).await.unwrap();
-    let (near, far) = (connect(&server.url()).await, connect(&url_at(proxy.address())).await);
-    // Its sessions are open before the way becomes slow.
-    hold(&far, "another", ttl(TTL)).await.release().await.unwrap();
-    let guard = hold(&near, NAME, ttl(TTL)).await;
-    proxy.set(Link::Delay(Duration::from_millis(200)));
-    let dying = tokio::spawn(async move { hold(&far, NAME, ttl(TTL).wait(TIME_MAX)).await });
-    eventually("it stands in line", TIME_MAX, async || claims(&server, NAME).len() == 2).await;
-    proxy.set(Link::HalfOpen);
-    dying.abort();
-    let behind = queue_for(&near, NAME, ttl(TTL).wait(TIME_MAX)).await;
-    let released = Moment::now();
-    guard.release().await.unwrap();
-    let next = bounded(behind).await.unwrap();
-    let took = Moment::now().since(released);
-    assert!(took < DELAY_MAX, "delayed by {took:?}");
-    assert!(next.check().is_ok());
+    for arrival in Arrival::ALL {
+        let server = Setup::new().line("maxSessionTimeout=40000").start();
+        stories::way_to(&server).await.pass_over_who_dies_as_it_comes(arrival).await;
+    }
 }
 
 /// P3: 10 000 locks of one session are lost at once. All are told by their deadline, and the store

@@ -104,6 +104,29 @@ async fn a_lost_reply_to_a_write_that_others_write_over() {
     assert_eq!(near.read(NAME).await.unwrap().1, "three");
 }
 
+/// B288, P14: the reply to a write that makes a value is lost, and somebody removes the value before it is
+/// repeated: it is not made once more.
+/// The user sees: `Unreachable`, and that it may have happened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_to_a_value_that_others_remove() {
+    let server = ZooKeeper::start();
+    let proxy = Proxy::start(server.address()).await.unwrap();
+    // Nobody gives up before the test lets go.
+    let far = format!("{}?request_timeout=20s", url_at(proxy.address()));
+    let (far, near) = (Values::connect(&far).await, Values::connect(&server.url()).await);
+    far.write("other", None, put("one")).await;
+    proxy.set_open(Link::SwallowReplies);
+    let (writer, request) = (far.clone(), far.request(NAME, None, put("one")));
+    let writing = tokio::spawn(async move { writer.backend.write(request).await });
+    eventually("it is written", TIME_MAX, async || near.read(NAME).await.is_some()).await;
+    let version = near.read(NAME).await.map(|(version, _)| version);
+    near.write(NAME, version, Change::Remove).await;
+    proxy.set_open(Link::Close);
+    let error = bounded(writing).await.unwrap().unwrap_err();
+    check_error(&error, ErrorKind::Unreachable, &["may have happened"]);
+    assert_eq!(near.read(NAME).await, None);
+}
+
 /// P14: a request to create a value that arrives after its repetition, and after the value was removed,
 /// does not take effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

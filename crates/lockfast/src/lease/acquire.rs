@@ -94,12 +94,8 @@ impl Target {
                 Ok(AcquireOutcome::Granted(grant)) => self.too_late(&grant),
                 Ok(AcquireOutcome::Taken(mut refusal)) => {
                     attempt.settle();
-                    refusal.waited = match wait {
-                        // How long the store took to answer is no time of waiting.
-                        Wait::No => Duration::ZERO,
-                        // Earlier tries count too.
-                        Wait::Until(_) | Wait::Forever => self.store.now().since(start),
-                    };
+                    // Earlier tries count too.
+                    refusal.waited = wait.waited(start, self.store.now());
                     telemetry.taken(&self.name, &refusal);
                     return Ok(Acquired::Taken(refusal));
                 }

@@ -90,11 +90,7 @@ impl Holder {
         let key = key(target);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(places) = all.get(&key) {
-            let other = |place: &Place| place.mode_taken().filter(|mode| *mode != target.mode);
-            if let Some(other) = places.iter().find_map(other) {
-                let error = Error::already_held(target.mode, other);
-                return Err(error.with_lock(&target.name));
-            }
+            check_mode(places, target)?;
             if let Some(own) = places.iter().find(|place| place.asked == target.mode) {
                 return Ok(Arc::clone(&own.seat));
             }
@@ -110,6 +106,15 @@ impl Holder {
         Ok(seat)
     }
 
+    /// Whether this holder may ask for a lock: it neither has it nor asks for it in another mode.
+    ///
+    /// # Errors
+    /// As [`Holder::seat`].
+    pub(crate) fn check_mode(&self, target: &Target) -> Result<()> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&key(target)).map_or(Ok(()), |places| check_mode(places, target))
+    }
+
     /// Another guard of what this holder has. A reader's may have been a writer's.
     pub(crate) fn again(&self, target: &Target) -> Option<Guard> {
         let leases: Vec<Arc<LeaseCell>> = {
@@ -117,6 +122,14 @@ impl Holder {
             all.get(&key(target))?.iter().filter_map(|place| place.seat.lease()).collect()
         };
         leases.into_iter().find_map(|cell| Guard::again(cell, target.mode))
+    }
+}
+
+fn check_mode(places: &[Place], target: &Target) -> Result<()> {
+    let other = |place: &Place| place.mode_taken().filter(|mode| *mode != target.mode);
+    match places.iter().find_map(other) {
+        Some(other) => Err(Error::already_held(target.mode, other).with_lock(&target.name)),
+        None => Ok(()),
     }
 }
 

@@ -297,17 +297,14 @@ impl AnyLock {
             Wait::Forever => Some(seat.asking.lock().await),
         };
         let Some(_asking) = asking else {
-            let waited = match wait {
-                Wait::No => Duration::ZERO,
-                Wait::Until(_) | Wait::Forever => self.store().now().since(start),
-            };
+            let waited = wait.waited(start, self.store().now());
             return self.refuse(waited).await.map(Attempt::Taken);
         };
         // Who asked before may have got it, and may have it in another mode by now.
         if let Some(guard) = holder.again(&self.target) {
             return Ok(Attempt::Acquired(guard));
         }
-        holder.seat(&self.target)?;
+        holder.check_mode(&self.target)?;
         Ok(match self.target.acquire(wait, false).await? {
             Ok(cell) => {
                 seat.take(&cell);
