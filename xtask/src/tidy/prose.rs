@@ -66,6 +66,11 @@ fn flaw(tree: &Tree, from: &File, link: &str) -> Option<&'static str> {
     let Some(path) = resolve(&from.path, path) else {
         return Some("leads out of the repository");
     };
+    if package_of(&from.path).is_some_and(|package| !path.starts_with(package)) {
+        return Some(
+            "leads out of the package, where a registry has nothing; name the file, without a link",
+        );
+    }
     if !path.is_empty() && !tree.has(&path) {
         return Some("there is no such file");
     }
@@ -75,6 +80,13 @@ fn flaw(tree: &Tree, from: &File, link: &str) -> Option<&'static str> {
             .iter()
             .any(|(_, line)| line.starts_with('#') && anchor(line) == heading);
     (!is_there).then_some("there is no such heading")
+}
+
+/// The folder of the package, with a slash, that shows this page to those who find it in a registry.
+fn package_of(page: &str) -> Option<&str> {
+    let folder = page.strip_suffix("README.md")?;
+    let name = folder.strip_prefix("crates/")?.strip_suffix('/')?;
+    (!name.contains('/')).then_some(folder)
 }
 
 /// The path from the root of a link in `from`; an empty link means the page itself.
@@ -142,5 +154,22 @@ mod tests {
                 "docs/p.md:4: link gone.svg: there is no such file",
             ]
         );
+    }
+
+    /// What a registry shows of a package has no files but its own.
+    #[test]
+    fn the_page_of_a_package_stays_in_it() {
+        let page = "# A\n[a](../../docs/x.md) [b](../b/README.md) [c](NOTES.md) [d](#a) [e](https://e.org)\n";
+        let tree = sample(&[
+            ("crates/a/README.md", page),
+            ("crates/a/NOTES.md", "# N\n[a](../../docs/x.md)\n"),
+            ("crates/b/README.md", "# B\n"),
+            ("docs/x.md", "# X\n[a](../crates/a/README.md)\n"),
+        ]);
+        let why =
+            "leads out of the package, where a registry has nothing; name the file, without a link";
+        let expected = ["../../docs/x.md", "../b/README.md"]
+            .map(|link| format!("crates/a/README.md:2: link {link}: {why}"));
+        assert_eq!(shown(&links(&tree)), expected);
     }
 }
