@@ -157,20 +157,16 @@ impl Store {
         }
     }
 
-    /// Gives a lock to whoever waits for it here, or on to the next when nobody does any more.
+    /// Gives a lock to whoever waits for it here. One that stopped waiting keeps what it was granted: it
+    /// asks again, perhaps at this moment, or releases it.
     fn grant(&mut self, name: &LockName, holder: HolderId, hold: Hold) {
         let Some(waiter) = self.waiting.take(name, holder) else {
             return;
         };
         let fence = hold.fence;
         let from = Moment::from_host_ns(hold.from_ns);
-        let mut delivered = false;
         for (_, reply) in waiter.replies {
-            let grant = Grant::new(fence, from);
-            delivered |= reply.send(Ok(AcquireOutcome::Granted(grant))).is_ok();
-        }
-        if !delivered {
-            self.chores.push(Chore::Discard(name.clone(), holder));
+            let _ = reply.send(Ok(AcquireOutcome::Granted(Grant::new(fence, from))));
         }
     }
 

@@ -170,14 +170,8 @@ impl Shared {
     /// Tells everybody whom a change concerns, once the table is free again.
     fn tell(&self, told: Told) {
         for delivery in told.grants {
-            let gone = delivery.waiter.send(delivery.grant).is_err();
-            if gone && delivery.is_sole {
-                // It stopped waiting just now, so the lock goes on to the next.
-                let mut undone = Told::default();
-                let now = self.clock.now();
-                self.lock().release(&delivery.name, delivery.holder, now, &mut undone);
-                self.tell(undone);
-            }
+            // Whoever is gone asks again or releases it.
+            let _ = delivery.waiter.send(delivery.grant);
         }
         for (losses, holder, cause) in told.losses {
             losses.report(holder, cause);

@@ -71,32 +71,11 @@ pub(crate) struct Told {
 /// A grant on its way to a task that waits.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    pub(crate) name: LockName,
-    pub(crate) holder: HolderId,
     pub(crate) grant: Grant,
     pub(crate) waiter: oneshot::Sender<Grant>,
-    /// Whether nobody else is told, so that the lock must go on when this one is gone.
-    pub(crate) is_sole: bool,
 }
 
 impl Told {
-    fn deliver(
-        &mut self,
-        name: &LockName,
-        holder: HolderId,
-        waiter: oneshot::Sender<Grant>,
-        grant: &Grant,
-        is_sole: bool,
-    ) {
-        self.grants.push(Delivery {
-            name: name.clone(),
-            holder,
-            grant: grant.clone(),
-            waiter,
-            is_sole,
-        });
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.grants.is_empty() && self.losses.is_empty() && !self.ring
     }
@@ -173,7 +152,7 @@ impl Table {
                     let grant = Grant::new(fence, sent);
                     let waiters = entry.take_waiters(request.holder);
                     waiters.into_iter().for_each(|waiter| {
-                        told.deliver(&request.name, request.holder, waiter, &grant, false);
+                        told.grants.push(Delivery { grant: grant.clone(), waiter });
                     });
                     Admitted::Granted(grant)
                 }
@@ -368,22 +347,13 @@ impl Entry {
         taken
     }
 
-    /// Gives a grant to whoever waits for it. Returns false when everybody who did is gone, so
-    /// that the lock must go on to the next.
-    fn pass_on(&mut self, name: &LockName, holder: HolderId, hold: Hold, told: &mut Told) -> bool {
-        let mut waiters = self.take_waiters(holder);
-        if waiters.is_empty() {
-            // It is the immediate grant of a request that is being answered.
-            return true;
-        }
-        waiters.retain(|waiter| !waiter.is_closed());
-        let is_sole = waiters.len() == 1;
+    /// Gives a grant to whoever waits for it. One that stopped waiting keeps what it was granted: it
+    /// asks again, perhaps at this moment, or releases it.
+    fn pass_on(&mut self, holder: HolderId, hold: Hold, told: &mut Told) {
         let from = Moment::from_host_ns(hold.from_ns);
-        let fence = hold.fence;
-        for waiter in waiters {
-            told.deliver(name, holder, waiter, &Grant::new(fence, from), is_sole);
+        for waiter in self.take_waiters(holder) {
+            told.grants.push(Delivery { grant: Grant::new(hold.fence, from), waiter });
         }
-        told.grants.last().is_some_and(|last| last.holder == holder)
     }
 }
 
@@ -392,24 +362,17 @@ impl Rest {
         self.clients.get(client).map(|client| client.label.clone())
     }
 
-    /// Sees to what a change has led to, which may lead to more.
+    /// Sees to what a change has led to.
     fn follow_up(&mut self, name: &LockName, entry: &mut Entry, clock: Clock, told: &mut Told) {
         let mut effects = std::mem::take(&mut self.effects);
-        let mut at = 0;
-        while let Some(effect) = effects.get(at) {
-            at += 1;
+        for effect in &effects {
             let holder = effect.claim.holder;
             if !self.feeds.is_empty() {
                 let event = effect.event(name, clock.wall_us, self.label(&effect.claim.client));
                 event.iter().for_each(|event| self.feeds.tell(event));
             }
             match (effect.what, &effect.claim.stage) {
-                (Happening::Granted, Stage::Granted(hold))
-                    if !entry.pass_on(name, holder, *hold, told) =>
-                {
-                    let fences = &mut self.fences;
-                    entry.queue.discard(holder, clock, fences, &mut effects);
-                }
+                (Happening::Granted, Stage::Granted(hold)) => entry.pass_on(holder, *hold, told),
                 (Happening::Revoked, Stage::Revoked { reason, .. }) => {
                     if let Some(client) = self.clients.get(&effect.claim.client) {
                         let reason = reason.to_string();

@@ -544,6 +544,33 @@ async fn a_release_overtakes_nothing() {
     }
 }
 
+/// B269: a waiter whose request was dropped keeps its turn until it asks again or releases it. Its turn
+/// was given away, and when it asked again meanwhile, it was told that the lock is taken, and its new
+/// claim stayed in the line for ever.
+#[tokio::test]
+async fn a_waiter_that_asks_again_has_kept_its_turn() {
+    let (_dir, url) = fresh();
+    let asker = Asker::connect(&url).await;
+    let held = acquire(&asker, "x", Mode::Exclusive, Wait::No).await;
+    let asked = request(&asker, "x", Wait::Forever);
+    let mut dropped = asker.backend.acquire(asked.clone());
+    assert!(poll_once(&mut dropped).await.is_none());
+    let mut next = asker.backend.acquire(request(&asker, "x", Wait::Forever));
+    assert!(poll_once(&mut next).await.is_none());
+    waits(&asker, 2).await;
+    drop(dropped);
+    released(&asker, &held).await;
+    for _ in 0..3 {
+        // What the store does on its own account is done before it answers the next request.
+        waits(&asker, 1).await;
+        assert!(poll_once(&mut next).await.is_none(), "it overtook");
+    }
+    let turn = ask(&asker, asked).await;
+    assert!(poll_once(&mut next).await.is_none(), "two have the lock");
+    released(&asker, &turn).await;
+    kit::granted(bounded(next).await);
+}
+
 #[tokio::test]
 async fn files_are_private() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -352,6 +352,12 @@ impl Client {
         }
     }
 
+    /// The losses that the store reported since this or [`Client::loss_of`] was last asked.
+    pub(crate) fn reported_losses(&self) -> Vec<LossReport> {
+        let mut losses = self.losses.lock().expect("no panic");
+        std::iter::from_fn(|| losses.try_recv().ok()).collect()
+    }
+
     /// The loss that the store reported for a holder, if it did within `bound`.
     pub(crate) async fn loss_of(&self, holder: HolderId, bound: Duration) -> Option<LossCause> {
         let start = Moment::now();

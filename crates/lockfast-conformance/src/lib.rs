@@ -10,6 +10,7 @@
 //! | rules of the bare store | `cases/` |
 //! | rules of the lease engine on that store | `scenarios/` |
 //! | what every store does when the way to its server fails | [`way`] |
+//! | random stories, and the rule of the queue against what a store answers | [`model`] |
 //! | short ways to hold, lose and be refused a lock | [`shorthand`] |
 //! | the overlap checker | [`history`] |
 
@@ -25,6 +26,7 @@ mod arena;
 mod case;
 mod cases;
 mod harness;
+pub mod model;
 mod report;
 mod scenarios;
 pub mod shorthand;

@@ -26,6 +26,18 @@ pub struct Suite<S> {
 }
 
 impl<S: Send + 'static> Suite<S> {
+    /// Plays random stories against the rule, and stops the servers.
+    ///
+    /// # Panics
+    /// When the store does not say what the rule says: see [`model::check`](crate::model::check).
+    pub fn check_model(self) {
+        let started: Arc<Mutex<Option<S>>> = Arc::default();
+        let count = AtomicUsize::new(0);
+        let served = Served { suite: self, started: Arc::clone(&started), count };
+        crate::model::check(served);
+        drop(started.lock().unwrap().take());
+    }
+
     /// Runs the suite, and stops the servers.
     pub fn run(self) -> ExitCode {
         let started: Arc<Mutex<Option<S>>> = Arc::default();

@@ -1,6 +1,7 @@
 //! The suite that every store passes, on one real server. A fresh store is a database that nobody
 //! has used; the schema is made by a user who may, the suite runs with the rights that the README
 //! names.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(unreachable_pub, reason = "what is shared is public, whoever uses it")]
 
 use std::process::ExitCode;
@@ -32,8 +33,13 @@ fn fresh_url(server: &Mysql, store: usize) -> String {
     format!("mysql://locks:word@{}/{database}", server.address())
 }
 
-/// Runs the suite on a server that `start` starts.
-pub fn run(name: &'static str, start: fn() -> Mysql) -> ExitCode {
+/// The suite on a server that `start` starts.
+pub fn of(name: &'static str, start: fn() -> Mysql) -> Suite<Mysql> {
     let connect = lockfast_backend_mysql::connect;
-    Suite { name, start, fresh_url, connect, ignored: &[] }.run()
+    Suite { name, start, fresh_url, connect, ignored: &[] }
+}
+
+/// Runs it.
+pub fn run(name: &'static str, start: fn() -> Mysql) -> ExitCode {
+    of(name, start).run()
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use lockfast_core::capability::{Expiry, FenceSurvival, Order, Reach};
-use lockfast_core::time::wall_clock;
+use lockfast_core::queue::check_use;
+use lockfast_core::time::{wall_clock, wall_clock_us};
 use lockfast_core::watch::EventFeeds;
 use lockfast_core::{
     AcquireOutcome, AcquireRequest, Change, ClientId, ConnectContext, DowngradeOutcome,
@@ -358,29 +359,22 @@ impl Store {
         let state = &mut *self.lock();
         let claims = state.locks.entry(name.clone()).or_default();
         let (answer, answered) = oneshot::channel();
-        let known = claims.iter_mut().find(|claim| claim.request.holder == request.holder);
-        if let Some(claim) = known.filter(|_| !self.has(Defect::RepeatIsSecondClaim)) {
-            let is_hidden = self.has(Defect::DowngradeIsHidden)
-                && (claim.request.mode, request.mode) == (Mode::Shared, Mode::Exclusive);
-            if claim.request.mode != request.mode && !is_hidden && !self.has(Defect::ModeChanges) {
-                return Entered::Now(Err(Error::new(ErrorKind::AlreadyHeld, "it is held")));
-            }
-            let Some(granted) = &mut claim.granted else {
-                claim.answer = Some(answer);
-                return Entered::Waiting(answered);
-            };
-            let (fence, from) = (granted.fence, Moment::now());
-            if !self.has(Defect::RepeatKeepsTtl) {
-                granted.expires = self.expiry(from, request.ttl, request.lock_delay);
-            }
-            return Entered::Now(Ok(AcquireOutcome::Granted(Grant::new(fence, from))));
+        let known = claims.iter().position(|claim| claim.request.holder == request.holder);
+        if let Some(at) = known.filter(|_| !self.has(Defect::RepeatIsSecondClaim)) {
+            return self
+                .repeat(state, &name, at, request, answer)
+                .map_or_else(Entered::Now, |()| Entered::Waiting(answered));
         }
-        let other_limit = claims.iter().any(|claim| {
-            matches!((claim.request.mode, request.mode),
-                (Mode::Permit { limit: a }, Mode::Permit { limit: b }) if a != b)
-        });
-        if other_limit && !self.has(Defect::IgnoresLimit) {
-            return Entered::Now(Err(Error::new(ErrorKind::Conflict, "it has another limit")));
+        let is_permit = |claim: &Claim| matches!(claim.request.mode, Mode::Permit { .. });
+        let ignored = self.has(Defect::IgnoresLimit) && claims.iter().any(is_permit);
+        let modes = claims.iter().map(|claim| claim.request.mode);
+        if let Err(error) = check_use(modes, request.mode)
+            && !ignored
+        {
+            return Entered::Now(Err(error));
+        }
+        if let Err(error) = self.check_floor(&request) {
+            return Entered::Now(Err(error));
         }
         let holder = request.holder;
         let barges = self.has(Defect::ReleaseLeavesGap)
@@ -420,6 +414,52 @@ impl Store {
         tell(state, &name, WatchKind::Queued, &claim);
         state.locks.entry(name).or_default().insert(at, claim);
         Entered::Waiting(answered)
+    }
+
+    /// The same holder asks again, for what it has or waits for. Answers at once, or keeps its place.
+    fn repeat(
+        &self,
+        state: &mut State,
+        name: &LockName,
+        at: usize,
+        request: AcquireRequest,
+        answer: oneshot::Sender<Result<AcquireOutcome>>,
+    ) -> Result<(), Result<AcquireOutcome>> {
+        let claims = state.locks.get_mut(name).unwrap();
+        let claim = &mut claims[at];
+        let is_hidden = self.has(Defect::DowngradeIsHidden)
+            && (claim.request.mode, request.mode) == (Mode::Shared, Mode::Exclusive);
+        if claim.request.mode != request.mode && !is_hidden && !self.has(Defect::ModeChanges) {
+            return Err(Err(Error::new(ErrorKind::AlreadyHeld, "it is held")));
+        }
+        if let Some(granted) = &mut claim.granted {
+            let (fence, from) = (granted.fence, Moment::now());
+            if !self.has(Defect::RepeatKeepsTtl) {
+                granted.expires = self.expiry(from, request.ttl, request.lock_delay);
+            }
+            return Err(Ok(AcquireOutcome::Granted(Grant::new(fence, from))));
+        }
+        if request.wait == Wait::No {
+            let claim = claims.remove(at);
+            self.end(state, name, claim, WatchKind::Abandoned);
+            self.settle(state, name);
+            let refusal = Refusal::new(view(state, name), Duration::ZERO);
+            return Err(Ok(AcquireOutcome::Taken(refusal)));
+        }
+        claim.request.wait = request.wait;
+        claim.answer = Some(answer);
+        Ok(())
+    }
+
+    /// A single wrong number must not use up the future.
+    fn check_floor(&self, request: &AcquireRequest) -> Result<()> {
+        const AHEAD_MAX_US: u64 = 60_000_000;
+        let floor = request.floor.map_or(0, Fence::get);
+        let believes = self.has(Defect::FenceWraps) || self.has(Defect::FenceIgnoresFloor);
+        if floor > wall_clock_us() + AHEAD_MAX_US && !believes {
+            return Err(Error::new(ErrorKind::InvalidToken, "the floor is too far ahead"));
+        }
+        Ok(())
     }
 
     pub(crate) fn renew(&self, request: &RenewRequest) -> RenewOutcome {
