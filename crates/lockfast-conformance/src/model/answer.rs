@@ -241,3 +241,17 @@ pub(super) fn is_heard(world: &World, facts: &Facts) -> bool {
 pub(super) fn is_told_right(world: &World, facts: &Facts) -> bool {
     facts.told.keys().all(|who| !world.holds(*who))
 }
+
+/// The same answers, but of those who wait and were refused.
+pub(super) fn with_refusals(threads: &[Thread], facts: &Facts) -> Vec<Thread> {
+    let mut threads = threads.to_vec();
+    for (act, answer) in threads.iter_mut().flatten() {
+        if let (Act::Enter(_, who, _), Answer::Waits) = (&act, &answer)
+            && let Some(Err(kind)) = facts.heard.get(who)
+            && *kind != ErrorKind::Lost
+        {
+            *answer = Answer::Failed(*kind);
+        }
+    }
+    threads
+}

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use lockfast_core::time::wall_clock_us;
 use lockfast_core::{
-    AcquireRequest, DowngradeRequest, ErrorKind, Fence, HolderId, LockName, LossReport, Moment,
+    AcquireRequest, DowngradeRequest, Fence, HolderId, LockName, LossReport, Moment,
     ReleaseRequest, Wait,
 };
 use tokio::task::JoinHandle;
 
-use super::answer::{Answer, Facts, Thread, is_heard, is_told_right, is_view, outcomes};
+use super::answer::{
+    Answer, Facts, Thread, is_heard, is_told_right, is_view, outcomes, with_refusals,
+};
 use super::send::{self, Ear};
 use super::step::{CONNECTIONS, LOCKS, Lock, Patience, Request, Step, What, Who, letter};
 use super::world::{Act, Expect, World};
@@ -458,18 +460,4 @@ async fn end(task: Option<JoinHandle<()>>) {
         task.abort();
         let _ = task.await;
     }
-}
-
-/// The same answers, but of those who wait and were refused.
-fn with_refusals(threads: &[Thread], facts: &Facts) -> Vec<Thread> {
-    let mut threads = threads.to_vec();
-    for (act, answer) in threads.iter_mut().flatten() {
-        if let (Act::Enter(_, who, _), Answer::Waits) = (&act, &answer)
-            && let Some(Err(kind)) = facts.heard.get(who)
-            && *kind != ErrorKind::Lost
-        {
-            *answer = Answer::Failed(*kind);
-        }
-    }
-    threads
 }
