@@ -79,12 +79,26 @@ pub(super) type Thread = Vec<(Act, Answer)>;
 
 /// Every world that these threads can lead to in some order, in which each answer is right.
 pub(super) fn outcomes(worlds: &[World], threads: &[Thread], facts: &Facts) -> Vec<World> {
+    let threads = as_sent(threads);
     let mut ends = Vec::new();
     let mut seen = Vec::new();
     for world in worlds {
-        go_on(world.clone(), threads, vec![0; threads.len()], facts, &mut seen, &mut ends);
+        go_on(world.clone(), &threads, vec![0; threads.len()], facts, &mut seen, &mut ends);
     }
     ends
+}
+
+/// Releases of one holder that are asked for at once may be sent as one, with one answer for all.
+fn as_sent(threads: &[Thread]) -> Vec<Thread> {
+    let mut sent: Vec<Thread> = Vec::new();
+    for thread in threads {
+        let is_sent = matches!(thread[..], [(release @ Act::Leave(..), Answer::Released)]
+            if sent.iter().any(|other| matches!(other[..], [(it, Answer::Released)] if it == release)));
+        if !is_sent {
+            sent.push(thread.clone());
+        }
+    }
+    sent
 }
 
 fn go_on(
@@ -141,6 +155,9 @@ fn is_right(act: Act, said: &Said, answer: &Answer, facts: &Facts) -> bool {
             is_right(act, instead, answer, facts)
         }
         (Said::Lost(missing), Answer::Lost(cause)) => is_cause(who, missing, cause, facts),
+        (Said::Lost(_), Answer::Failed(ErrorKind::Lost)) => {
+            matches!(act, Act::Enter(..) | Act::Try(..))
+        }
         (Said::Renewed, Answer::Renewed) | (Said::Downgraded, Answer::Downgraded) => true,
         _ => false,
     }

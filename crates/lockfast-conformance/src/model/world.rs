@@ -173,6 +173,10 @@ impl World {
 
     fn enter(&mut self, lock: Lock, who: Who, mode: Mode) -> Said {
         if self.find(who).is_none() {
+            // A repetition that comes after its lock was taken away is no new request.
+            if self.revoked(who).is_some_and(|revoked| !revoked.is_settled) {
+                return Said::Lost(self.missing(lock, who));
+            }
             let line = &mut self.lines[lock];
             if check_use(line.iter().map(|claim| claim.mode), mode).is_err() {
                 return Said::Conflict;
@@ -300,6 +304,7 @@ mod tests {
         let revoked = |is_settled| Some(Revoked { by: 8, is_settled });
         let missing = |revoked| Said::Lost(Missing { revoked, is_taken: true });
         assert_eq!(world.act(Act::Renew(0, 0)), missing(revoked(false)));
+        assert_eq!(world.act(Act::Try(0, 0, E)), missing(revoked(false)));
         assert_eq!(world.act(Act::Leave(0, 0)), Said::NotHeld);
         assert_eq!(world.act(Act::Downgrade(0, 0)), missing(revoked(true)));
         assert_eq!(world.act(Act::Downgrade(0, 1)), Said::Downgraded);
