@@ -234,6 +234,34 @@ async fn a_sweep_of_what_is_being_taken() {
     }
 }
 
+/// B270: whoever takes a lock away while it is taken for the first time either takes it away or is told
+/// that nobody has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revocation_of_what_is_being_made() {
+    let postgres = start();
+    let locker = connect(&url(&postgres)).await;
+    // There is time to do something after the first look.
+    postgres.sql(&format!(
+        "CREATE OR REPLACE FUNCTION {SCHEMA}.clock() RETURNS bigint LANGUAGE sql VOLATILE AS $$ SELECT \
+         (date_part('epoch', clock_timestamp()) * 1000000)::bigint FROM pg_sleep(0.6) $$"
+    ));
+    let revocation = tokio::spawn({
+        let locker = locker.clone();
+        async move { locker.revoke("nightly", "the test says so").await.unwrap() }
+    });
+    let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE \
+                  '%revoke%' AND pid <> pg_backend_pid()";
+    eventually("it has looked", TTL, async || postgres.sql(asleep) == "1").await;
+    postgres.sql(&format!(
+        "INSERT INTO {SCHEMA}.locks (name, fence, holder, until_us, since_us) SELECT 'nightly', now_us, \
+         gen_random_uuid(), now_us + 60000000, now_us FROM (SELECT (date_part('epoch', \
+         clock_timestamp()) * 1000000)::bigint AS now_us) n"
+    ));
+    let outcome = bounded(revocation).await.unwrap();
+    let held = format!("SELECT count(holder) FROM {SCHEMA}.locks WHERE name = 'nightly'");
+    assert_eq!(postgres.sql(&held), "0", "{outcome:?}");
+}
+
 /// A socket of this machine is enough, and names in another alphabet are whole and told apart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_socket_of_this_machine() {

@@ -13,16 +13,20 @@ DECLARE
   settled record;
 BEGIN
   code := 0;
-  SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name FOR UPDATE;
-  now_us := {schema}.clock();
-  IF l.name IS NOT NULL THEN
-    settled := {schema}.settle(l, now_us, NULL, NULL, false);
-    l := settled.l;
-    IF settled.owes THEN
-      is_told := {schema}.push(ARRAY[lock_name]);
+  LOOP
+    SELECT * INTO l FROM {schema}.locks k WHERE k.name = lock_name FOR UPDATE;
+    now_us := {schema}.clock();
+    IF l.name IS NOT NULL THEN
+      settled := {schema}.settle(l, now_us, NULL, NULL, false);
+      l := settled.l;
+      IF settled.owes THEN
+        is_told := {schema}.push(ARRAY[lock_name]);
+      END IF;
     END IF;
-  END IF;
-  seen := {schema}.view(lock_name, now_us);
+    seen := {schema}.view(lock_name, now_us);
+    -- A lock that was made since the first step is seen now, and is to be locked first.
+    EXIT WHEN l.name IS NOT NULL OR strpos(seen, E'\n') = 0;
+  END LOOP;
   -- The first line tells how many wait.
   IF strpos(seen, E'\n') = 0 THEN
     RETURN;
