@@ -41,6 +41,7 @@ local function hurry_next(lock, queue, lease)
 end
 
 local function write_shared(lock, shared, holder, number, lease)
+  sharing[shared] = true
   local ends = read_clock() + lease
   redis.call('HSET', shared, holder, string.format('%.0f.%s', ends, number))
   local first = redis.call('HGET', shared, 'e')
@@ -104,7 +105,7 @@ local function renew(at, value, holder, lease, claim)
       return done
     end
   end
-  return explain(reason, value, client)
+  return explain(reason, not reason and read_present(value, shared, read_clock()), client)
 end
 
 local answers = {}

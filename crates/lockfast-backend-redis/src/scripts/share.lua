@@ -46,7 +46,7 @@ local function miss(value, is_known)
       return redis.error_reply(string.format('LFQUARANTINE %.0f', ends - now_ms))
     end
   end
-  return explain(reason, value, is_known)
+  return explain(reason, not reason and read_present(value, KEYS[at + 2], now_ms), is_known)
 end
 
 local function share()
