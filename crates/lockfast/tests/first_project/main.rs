@@ -4,6 +4,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failed step fails the test")]
 #![allow(clippy::print_stdout, reason = "programs of users print")]
+#![allow(clippy::needless_borrows_for_generic_args, reason = "users borrow, and it compiles")]
 
 mod blocking;
 mod gate;

@@ -57,11 +57,9 @@ pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::time::sleep(Duration::from_millis(5)).await;
         5
     });
-    let result = loop {
-        tokio::select! {
-            cause = guard.lost() => return Err(format!("lost: {cause}").into()),
-            result = &mut work => break result,
-        }
+    let result = tokio::select! {
+        cause = guard.lost() => return Err(format!("lost: {cause}").into()),
+        result = &mut work => result,
     };
     println!("{result}");
     let blocking = lockfast::blocking::Locker::from(locker.clone());
